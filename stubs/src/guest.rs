@@ -27,12 +27,14 @@ use uruk_base::{FunctionId, sandbox};
 
 /// Under loom there are no signals.
 #[cfg(loom)]
-struct SignalsBlocked;
+struct NoSignals;
+#[cfg(loom)]
+use self::NoSignals as SignalsBlocked;
 
 #[cfg(loom)]
-impl SignalsBlocked {
-    fn new() -> SignalsBlocked {
-        SignalsBlocked
+impl NoSignals {
+    fn new() -> NoSignals {
+        NoSignals
     }
 }
 

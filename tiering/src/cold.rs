@@ -54,7 +54,7 @@ pub struct Resident {
 
 /// The record of one function.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct UseRecord {
     /// Tick of the last use.
     used: u64,
     /// Tick of the last eviction; zero for never.
@@ -77,7 +77,7 @@ pub struct Cold {
     held: u64,
     /// Bytes added since.
     come: u64,
-    functions: HashMap<FunctionId, Known>,
+    functions: HashMap<FunctionId, UseRecord>,
 }
 
 impl Cold {
@@ -135,9 +135,9 @@ impl Cold {
             known.here = false;
         }
         for one in residents {
-            let known = self.functions.entry(one.function).or_insert(Known {
+            let known = self.functions.entry(one.function).or_insert(UseRecord {
                 used: self.tick,
-                ..Known::default()
+                ..UseRecord::default()
             });
             known.here = true;
             if one.used {

@@ -47,7 +47,7 @@ pub use words::{Decision, FirstCode, FunctionView, Outcome, Reason};
 
 use diary::Diary;
 use pages::Pages;
-use results::Trial;
+use results::VersionTrial;
 
 #[derive(Clone, Copy, Debug)]
 struct Job {
@@ -88,7 +88,7 @@ pub struct Controller {
     outstanding: Vec<Job>,
     /// Decisions to return next: reverts and cancellations.
     orders: VecDeque<Decision>,
-    trials: HashMap<FunctionId, Trial>,
+    trials: HashMap<FunctionId, VersionTrial>,
     costs: Costs,
     speedups: Speedups,
     calibration: Calibration,

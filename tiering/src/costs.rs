@@ -61,7 +61,7 @@ fn dot(a: &Row, b: &Row) -> f64 {
 
 /// The line of one tier.
 #[derive(Clone, Debug)]
-struct Line {
+struct CostLine {
     prior: Row,
     learned: Row,
     information: [Row; 3],
@@ -69,10 +69,10 @@ struct Line {
     observed: u64,
 }
 
-impl Line {
-    fn new(prior: [Nanos; 3]) -> Line {
+impl CostLine {
+    fn new(prior: [Nanos; 3]) -> CostLine {
         let prior = prior.map(|time| time.as_f64());
-        Line {
+        CostLine {
             prior,
             learned: prior,
             information: [[0.0; 3]; 3],
@@ -132,7 +132,7 @@ fn solve(mut matrix: [Row; 3], mut right: Row) -> Row {
 
 /// Expected compile times, by tier.
 #[derive(Debug)]
-pub(crate) struct Costs([Line; 3]);
+pub(crate) struct Costs([CostLine; 3]);
 
 impl Costs {
     pub(crate) fn new(config: &Config) -> Costs {
@@ -151,7 +151,7 @@ impl Costs {
         );
         Costs(Tier::ALL.map(|tier| {
             let index = tier.index();
-            Line::new([base[index], each[index], part[index]])
+            CostLine::new([base[index], each[index], part[index]])
         }))
     }
 

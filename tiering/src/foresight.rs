@@ -70,7 +70,7 @@ struct Level {
 
 /// The state of one function.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct CallState {
     /// It is being compiled, or was.
     begun: bool,
     called: bool,
@@ -82,7 +82,7 @@ struct Known {
 pub struct Foresight {
     courses: HashMap<FunctionId, Arc<Course>>,
     blocks: usize,
-    known: HashMap<FunctionId, Known>,
+    known: HashMap<FunctionId, CallState>,
     chain: Vec<Level>,
     /// Expected first calls in their order, and those of them that are still awaited.
     expected: VecDeque<FunctionId>,

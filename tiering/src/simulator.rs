@@ -32,7 +32,7 @@ pub mod scenarios;
 
 use guest::Body;
 pub use guest::Guest;
-pub use program::{Phase, Program, Shape};
+pub use program::{FunctionShape, Phase, Program};
 pub use random::Random;
 pub use replay::Replay;
 

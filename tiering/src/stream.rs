@@ -119,27 +119,7 @@ impl fmt::Display for Input {
     /// The line without its time.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Input::Compiled(function, first) => {
-                let FirstCode {
-                    version,
-                    tier,
-                    facts,
-                    compile,
-                    counters,
-                } = first;
-                write!(
-                    f,
-                    "compiled {function} {version} tier={} instructions={} loops={} nested={} \
-                     calls={} ns={} counters={}",
-                    tier.number(),
-                    facts.instructions,
-                    facts.loops,
-                    u8::from(facts.nested),
-                    facts.calls,
-                    compile.0,
-                    u8::from(*counters),
-                )
-            }
+            Input::Compiled(function, first) => write_compiled(*function, first, f),
             Input::Counters(function, entries, loops) => {
                 write!(f, "counters {function} entries={entries} loops={loops}")
             }
@@ -156,16 +136,7 @@ impl fmt::Display for Input {
             Input::ProcessorTime(used) => write!(f, "processor ns={}", used.0),
             Input::Finished(function, version, tier, outcome) => {
                 let place = format!("{function} {version} tier={}", tier.number());
-                match outcome {
-                    Outcome::Published { compile, counters } => {
-                        let counters = u8::from(*counters);
-                        write!(f, "published {place} ns={} counters={counters}", compile.0)
-                    }
-                    Outcome::Late { compile } => write!(f, "late {place} ns={}", compile.0),
-                    Outcome::Failed { compile } => write!(f, "failed {place} ns={}", compile.0),
-                    Outcome::Cancelled => write!(f, "cancelled {place}"),
-                    Outcome::NoMemory => write!(f, "nomemory {place}"),
-                }
+                write_outcome(&place, outcome, f)
             }
             Input::Reverted(function, version, tier, counters) => {
                 let (tier, counters) = (tier.number(), u8::from(*counters));
@@ -189,6 +160,46 @@ impl fmt::Display for Input {
             Input::Pause => f.write_str("pause"),
             Input::Resume => f.write_str("resume"),
         }
+    }
+}
+
+fn write_compiled(
+    function: FunctionId,
+    first: &FirstCode,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let FirstCode {
+        version,
+        tier,
+        facts,
+        compile,
+        counters,
+    } = first;
+    write!(
+        f,
+        "compiled {function} {version} tier={} instructions={} loops={} nested={} calls={} ns={} \
+         counters={}",
+        tier.number(),
+        facts.instructions,
+        facts.loops,
+        u8::from(facts.nested),
+        facts.calls,
+        compile.0,
+        u8::from(*counters),
+    )
+}
+
+/// Writes the outcome of a compile; `place` are the words for function, version and tier.
+fn write_outcome(place: &str, outcome: &Outcome, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match outcome {
+        Outcome::Published { compile, counters } => {
+            let counters = u8::from(*counters);
+            write!(f, "published {place} ns={} counters={counters}", compile.0)
+        }
+        Outcome::Late { compile } => write!(f, "late {place} ns={}", compile.0),
+        Outcome::Failed { compile } => write!(f, "failed {place} ns={}", compile.0),
+        Outcome::Cancelled => write!(f, "cancelled {place}"),
+        Outcome::NoMemory => write!(f, "nomemory {place}"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uruk_tiering::simulator::{
-    Line, Machine, Phase, Program, Random, Replay, Shape, Truth, What, scenarios,
+    FunctionShape, Line, Machine, Phase, Program, Random, Replay, Truth, What, scenarios,
 };
 use uruk_tiering::stream::{Input, Recorder, parse};
 use uruk_tiering::{
@@ -54,7 +54,7 @@ fn a_hot_function_runs_optimized_within_ten_milliseconds() {
                 work: Nanos::from_ms(300),
                 mix: vec![(FunctionId(0), 1.0)],
             };
-            let program = Program::new(vec![Shape::of(instructions)], vec![phase], period);
+            let program = Program::new(vec![FunctionShape::of(instructions)], vec![phase], period);
             let mut machine = Machine::new(&Config::default(), Truth::default(), program, seed);
             machine.run(Nanos::from_ms(300));
             let at = machine.published_at(FunctionId(0), Tier::Optimized);
@@ -75,7 +75,7 @@ fn functions_that_share_the_time_go_up_as_one_does() {
         let mix = (0..4).map(|id| (FunctionId(id), 0.25)).collect();
         let work = Nanos::from_ms(300);
         let phase = Phase { work, mix };
-        let program = Program::new(vec![Shape::of(60); 4], vec![phase], None);
+        let program = Program::new(vec![FunctionShape::of(60); 4], vec![phase], None);
         let mut machine = Machine::new(&Config::default(), Truth::default(), program, seed);
         machine.run(Nanos::from_ms(300));
         let begin = machine.first_time();
@@ -288,7 +288,7 @@ fn failures_are_not_repeated() {
 /// requested their count.
 #[test]
 fn code_that_is_slower_is_taken_back() {
-    let mut shape = Shape::looping(8000, 1e4);
+    let mut shape = FunctionShape::looping(8000, 1e4);
     shape.facts.loops = 40;
     shape.speedup = [0.4, 0.4];
     let phase = Phase {

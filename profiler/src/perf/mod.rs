@@ -70,13 +70,13 @@ pub(crate) struct Perf {
     cost_ns: u64,
     sizes: Sizes,
     excluded: Arc<Excluded>,
-    running: Option<Running>,
+    running: Option<RunningEvents>,
     paused: bool,
     scratch: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningEvents {
     process: i32,
     rates: Rates,
     /// The sets before the lanes: events are closed before the rings they write to.
@@ -263,7 +263,7 @@ impl Perf {
     }
 
     /// Opens rings and the events of the threads that exist.
-    fn open_all(&self, rates: Rates) -> Result<Running, SourceError> {
+    fn open_all(&self, rates: Rates) -> Result<RunningEvents, SourceError> {
         let caller = threads::current_tid();
         let mut lanes = Vec::new();
         for cpu in threads::cpus() {
@@ -274,7 +274,7 @@ impl Perf {
         let limit = self.descriptor_limit();
         let both_fit = lanes.len() * (1 + 2 * first.len()) <= limit;
         let burst = rates.burst_hz > rates.steady_hz && both_fit;
-        let mut running = Running {
+        let mut running = RunningEvents {
             process: threads::process_id(),
             rates,
             burst: burst.then(|| self.set(rates.burst_hz)),
@@ -304,7 +304,7 @@ impl Perf {
     }
 }
 
-impl Running {
+impl RunningEvents {
     fn descriptors(&self) -> usize {
         let burst = self.burst.as_ref().map_or(0, Set::descriptors);
         self.lanes.len() + burst + self.steady.descriptors()

@@ -58,12 +58,12 @@ pub(crate) struct Timers {
     queue: &'static Queue,
     most: usize,
     excluded: Arc<Excluded>,
-    running: Option<Running>,
+    running: Option<RunningTimers>,
     paused: bool,
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningTimers {
     process: i32,
     interval_ns: u64,
     timers: HashMap<i32, Timer>,
@@ -155,7 +155,7 @@ impl Timers {
 
     /// The running state, if this process started it. In a fork's child the timers' numbers are
     /// unused, or belong to timers of the program.
-    fn own(&mut self) -> Option<&mut Running> {
+    fn own(&mut self) -> Option<&mut RunningTimers> {
         let running = self.running.as_mut();
         running.filter(|running| running.process == threads::process_id())
     }
@@ -246,7 +246,7 @@ impl Source for Timers {
         self.queue.take_lost();
         let interval_ns = interval_ns(rates.burst_hz);
         handler::set_interval(interval_ns);
-        self.running = Some(Running {
+        self.running = Some(RunningTimers {
             process: threads::process_id(),
             interval_ns,
             timers: HashMap::new(),

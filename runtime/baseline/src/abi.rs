@@ -137,13 +137,13 @@ pub(crate) enum ResultPlace {
 
 /// Assigns places to results, in order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Results {
+pub(crate) struct ResultPlaces {
     gprs: u8,
     xmms: u8,
     x87: u8,
 }
 
-impl Results {
+impl ResultPlaces {
     /// The place of the next scalar; an error if LLVM would return all results through memory
     /// instead.
     pub(crate) fn next(&mut self, ty: Type) -> Result<ResultPlace, Uncovered> {
@@ -171,7 +171,7 @@ impl Results {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arguments, Results};
+    use super::{Arguments, ResultPlaces};
     use crate::ir::{Passing, Type};
 
     const I: Type = Type::Int(64);
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn results_are_in_registers_or_nowhere() {
         let places = |types: &[Type]| -> Result<Vec<String>, _> {
-            let mut results = Results::default();
+            let mut results = ResultPlaces::default();
             types
                 .iter()
                 .map(|&ty| {

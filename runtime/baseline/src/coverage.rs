@@ -45,7 +45,7 @@ fn of_passing(ty: Type, passing: Passing) -> Reason {
 }
 
 fn of_results(returns: &[Returned]) -> Reason {
-    let mut places = abi::Results::default();
+    let mut places = abi::ResultPlaces::default();
     returns
         .iter()
         .find_map(|returned| match places.next(returned.ty) {

@@ -40,7 +40,7 @@ const RETURN_ADDRESS: u8 = 16;
 
 /// Offsets of the prologue and epilogues of a function.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct FrameRows<'a> {
     /// Bytes of the function.
     pub(crate) size: u32,
     /// After `push rbp`.
@@ -58,7 +58,7 @@ pub(crate) struct Frame<'a> {
 }
 
 /// Builds the table, without the zero word at its end, and its relocations.
-pub(crate) fn table(frame: &Frame<'_>) -> (Vec<u8>, Vec<UnwindFixup>) {
+pub(crate) fn table(frame: &FrameRows<'_>) -> (Vec<u8>, Vec<UnwindFixup>) {
     let mut bytes = Vec::with_capacity(96);
     let mut fixups = Vec::new();
     cie(&mut bytes, &mut fixups, frame.personality);
@@ -93,7 +93,7 @@ fn alignments(bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&[1, 0x78, RETURN_ADDRESS]);
 }
 
-fn fde(bytes: &mut Vec<u8>, fixups: &mut Vec<UnwindFixup>, frame: &Frame<'_>) {
+fn fde(bytes: &mut Vec<u8>, fixups: &mut Vec<UnwindFixup>, frame: &FrameRows<'_>) {
     let start = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
     // The CIE is at the beginning.
@@ -111,7 +111,7 @@ fn fde(bytes: &mut Vec<u8>, fixups: &mut Vec<UnwindFixup>, frame: &Frame<'_>) {
     end_record(bytes, start);
 }
 
-fn rows(bytes: &mut Vec<u8>, frame: &Frame<'_>) {
+fn rows(bytes: &mut Vec<u8>, frame: &FrameRows<'_>) {
     let (rsp, rbp) = (Gpr::RSP.dwarf(), Gpr::RBP.dwarf());
     let mut at = 0;
     advance(bytes, &mut at, frame.pushed);
@@ -177,7 +177,7 @@ mod tests {
         UnwindContext, UnwindSection, X86_64,
     };
 
-    use super::{Frame, table};
+    use super::{FrameRows, table};
     use crate::asm::Gpr;
     use crate::code::{UnwindFixup, UnwindTarget};
     use crate::ir::Symbol;
@@ -188,7 +188,7 @@ mod tests {
     const PERSONALITY: u64 = 0x9000;
 
     /// The table relocated to its test address.
-    fn placed(frame: &Frame<'_>) -> Vec<u8> {
+    fn placed(frame: &FrameRows<'_>) -> Vec<u8> {
         let (mut bytes, fixups) = table(frame);
         for UnwindFixup { at, to } in fixups {
             let to = match to {
@@ -204,8 +204,8 @@ mod tests {
 
     const SAVED: [Gpr; 3] = [Gpr::RBX, Gpr::R12, Gpr::R15];
 
-    fn frame(epilogues: &[(u32, u32)]) -> Frame<'_> {
-        Frame {
+    fn frame(epilogues: &[(u32, u32)]) -> FrameRows<'_> {
+        FrameRows {
             size: 70_400,
             pushed: 1,
             framed: 4,
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn records_have_what_readers_want() {
         for personality in [None, Some(Symbol(3))] {
-            let bytes = placed(&Frame {
+            let bytes = placed(&FrameRows {
                 personality,
                 ..frame(&[])
             });
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn nothing_saved() {
-        let bytes = placed(&Frame {
+        let bytes = placed(&FrameRows {
             saved: &[],
             size: 20,
             ..frame(&[(18, 19)])

@@ -23,10 +23,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Token that ends compiles whose result is not needed any more; see the module. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub struct Cancellation(Arc<State>);
+pub struct Cancellation(Arc<TokenState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct TokenState {
     cancelled: AtomicBool,
     looks: AtomicU64,
     /// The look that cancels; 0 for none.
@@ -44,9 +44,9 @@ impl Cancellation {
     /// compile at each of its stages.
     #[must_use]
     pub fn at_look(look: u64) -> Cancellation {
-        Cancellation(Arc::new(State {
+        Cancellation(Arc::new(TokenState {
             last: look,
-            ..State::default()
+            ..TokenState::default()
         }))
     }
 

@@ -109,7 +109,7 @@ pub(crate) enum Wanted {
 }
 
 /// A callee to simplify.
-pub(crate) struct Found<'r> {
+pub(crate) struct FoundCandidate<'r> {
     pub(crate) callee: Profiled<'r>,
     /// The candidates it calls.
     pub(crate) callees: Vec<FunctionRef<'r>>,
@@ -118,7 +118,7 @@ pub(crate) struct Found<'r> {
 /// The candidates that a unit needs simplified.
 #[derive(Default)]
 pub(crate) struct Missing<'r> {
-    pub(crate) found: Vec<Found<'r>>,
+    pub(crate) found: Vec<FoundCandidate<'r>>,
     /// Candidates that were left out because the budget was spent.
     pub(crate) left_out: FxHashSet<FunctionRef<'r>>,
     /// Candidates that were left out because they are rare.
@@ -126,7 +126,7 @@ pub(crate) struct Missing<'r> {
 }
 
 /// Verdict on a candidate.
-enum Look<'r> {
+enum CandidateVerdict<'r> {
     Taken(Scan<'r>),
     /// It cannot be one, or is larger than any may be.
     Never,
@@ -182,7 +182,8 @@ impl<'r> Planning<'r> {
                 }
                 continue;
             }
-            let Look::Taken(mut scan) = self.look_at(id, old, &bounds, &mut budget) else {
+            let CandidateVerdict::Taken(mut scan) = self.look_at(id, old, &bounds, &mut budget)
+            else {
                 continue;
             };
             self.prefer(&mut scan, old);
@@ -248,20 +249,20 @@ impl<'r> Planning<'r> {
         budget: &mut u32,
         seen: &mut FxHashSet<FunctionRef<'r>>,
         missing: &mut Missing<'r>,
-    ) -> Option<Found<'r>> {
+    ) -> Option<FoundCandidate<'r>> {
         let id = self.source.id(*old)?;
         let library = self.source.reader.library();
         if !seen.insert(old) || library.knows(id, &self.how.rare) {
             return None;
         }
         let mut scan = match self.look_at(id, old, bounds, budget) {
-            Look::Taken(scan) => scan,
-            Look::Never => return None,
-            Look::Spent => {
+            CandidateVerdict::Taken(scan) => scan,
+            CandidateVerdict::Never => return None,
+            CandidateVerdict::Spent => {
                 missing.left_out.insert(old);
                 return None;
             }
-            Look::Rare => {
+            CandidateVerdict::Rare => {
                 missing.rare.insert(old);
                 return None;
             }
@@ -269,7 +270,7 @@ impl<'r> Planning<'r> {
         if self.has_profile(id) {
             self.prefer(&mut scan, old);
         }
-        Some(Found {
+        Some(FoundCandidate {
             callee: Profiled {
                 id,
                 function: old,
@@ -315,25 +316,25 @@ impl<'r> Planning<'r> {
         old: FunctionRef<'r>,
         bounds: &Bounds,
         budget: &mut u32,
-    ) -> Look<'r> {
+    ) -> CandidateVerdict<'r> {
         // A body that cannot be read is an error where it is compiled itself.
         if self.read_bodies(old).is_err() {
-            return Look::Never;
+            return CandidateVerdict::Never;
         }
         let scan = scan(old);
         if scan.labels || scan.cost > bounds.each || (scan.frame && self.is_unoptimized(old)) {
-            return Look::Never;
+            return CandidateVerdict::Never;
         }
         if scan.cost > TINY {
             if self.how.rare.has(id) {
-                return Look::Rare;
+                return CandidateVerdict::Rare;
             }
             let Some(left) = budget.checked_sub(scan.instructions) else {
-                return Look::Spent;
+                return CandidateVerdict::Spent;
             };
             *budget = left;
         }
-        Look::Taken(scan)
+        CandidateVerdict::Taken(scan)
     }
 
     /// True for functions that clang compiled at -O0, where it marks every function `noinline`: the

@@ -10,7 +10,7 @@ use crate::compile::{Compile, Compiled, Counters};
 use crate::context::OwnedModule;
 use crate::continuation;
 use crate::continuation::entrance::Entrance;
-use crate::continuation::offer::Inserted;
+use crate::continuation::offer::InsertedExits;
 use crate::copy::UnitCopy;
 use crate::copying::PlainLabels;
 use crate::dependence::{Dependence, DependenceKind};
@@ -26,11 +26,11 @@ use crate::planning::Planning;
 use crate::probe;
 use crate::profile::Probes;
 use crate::reader::Reader;
-use crate::shape::{self, Measure, Shape};
+use crate::shape::{self, BodyShape, Measure};
 use crate::source::Source;
 use crate::stacks;
 use crate::summary::{BODY_PREFIX, SymbolId};
-use crate::unit::{Contents, Unit};
+use crate::unit::{Unit, UnitContents};
 use crate::values;
 use crate::variant;
 use crate::verifying;
@@ -81,7 +81,7 @@ struct Compiler<'c> {
 struct CopiedCounters<'m> {
     /// True if it counts its entries.
     counts: bool,
-    inserted: Inserted<'m>,
+    inserted: InsertedExits<'m>,
     probes: Option<Probes>,
 }
 
@@ -175,7 +175,7 @@ impl Compiler<'_> {
         &self,
         module: &'m OwnedModule,
         body: FunctionRef<'m>,
-        shape: &Shape<'m>,
+        shape: &BodyShape<'m>,
         entered: bool,
     ) -> CopiedCounters<'m> {
         let (how, context) = (self.how, self.reader.context());
@@ -184,7 +184,7 @@ impl Compiler<'_> {
         let counts = by_entry && how.start.is_none();
         let inserted = match counts || (by_entry && entered) {
             true => self.open_loops(module, body, shape),
-            false => Inserted::default(),
+            false => InsertedExits::default(),
         };
         if counts {
             shape.count(context, module, body, &inserted.latches);
@@ -206,9 +206,9 @@ impl Compiler<'_> {
         &self,
         module: &OwnedModule,
         body: FunctionRef<'m>,
-        shape: &Shape<'m>,
+        shape: &BodyShape<'m>,
         entrance: Option<Entrance<'m>>,
-        inserted: &Inserted<'m>,
+        inserted: &InsertedExits<'m>,
         space: Option<ValueRef<'m>>,
     ) -> Result<(), Reason> {
         debug_assert!(
@@ -232,7 +232,7 @@ impl Compiler<'_> {
         &self,
         module: &OwnedModule,
         body: FunctionRef<'m>,
-        shape: &Shape<'m>,
+        shape: &BodyShape<'m>,
     ) -> Result<Option<Entrance<'m>>, CodegenError> {
         let start = self.how.start.as_ref();
         let Some((start, passed)) = start.and_then(|it| Some((it, it.passed.as_ref()?))) else {
@@ -257,18 +257,18 @@ impl Compiler<'_> {
         &self,
         module: &OwnedModule,
         body: FunctionRef<'m>,
-        shape: &Shape<'m>,
-    ) -> Inserted<'m> {
+        shape: &BodyShape<'m>,
+    ) -> InsertedExits<'m> {
         let (context, kinds) = (self.reader.context(), self.reader.kinds());
         match self.how.tier {
             Tier::Baseline if self.how.leaves => {
                 continuation::offer::insert(context, module, kinds, body, shape)
             }
-            Tier::Baseline => Inserted {
+            Tier::Baseline => InsertedExits {
                 latches: shape.latches().to_vec(),
-                ..Inserted::default()
+                ..InsertedExits::default()
             },
-            _ => Inserted::default(),
+            _ => InsertedExits::default(),
         }
     }
 
@@ -354,7 +354,7 @@ impl Compiler<'_> {
     }
 }
 
-fn depends(contents: &Contents, function: SymbolId) -> Vec<Dependence> {
+fn depends(contents: &UnitContents, function: SymbolId) -> Vec<Dependence> {
     let candidates = contents.candidates.iter().map(|(symbol, _)| *symbol);
     let bodies = candidates
         .chain(contents.inlined.iter().copied())

@@ -8,7 +8,7 @@
 //!
 //! Three values are each made of the one before. A plan ([`CopyPlan`], [`DataPlan`]) lists the
 //! definitions, decided by reading alone. [`UnitCopy`] does the work in LLVM, step by step;
-//! [`Copying`] maps the values. [`Contents`] describes the filled module for the caller. With that
+//! [`Copying`] maps the values. [`UnitContents`] describes the filled module for the caller. With that
 //! module it is a [`Unit`](crate::unit::Unit).
 //!
 //! # Why
@@ -43,7 +43,7 @@ use crate::profile::Profile;
 use crate::properties::mark_dso_local;
 use crate::source::Source;
 use crate::summary::{BODY_PREFIX, Linkage, SymbolId};
-use crate::unit::Contents;
+use crate::unit::UnitContents;
 
 /// One copy in progress, from a plan into a module.
 pub(crate) struct UnitCopy<'r> {
@@ -302,7 +302,7 @@ impl<'r> UnitCopy<'r> {
     /// module.
     pub(crate) fn finish_with_homes(
         mut self,
-    ) -> Result<(Contents, FxHashMap<String, SymbolId>), CodegenError> {
+    ) -> Result<(UnitContents, FxHashMap<String, SymbolId>), CodegenError> {
         self.complete()?;
         let home = |(&old, new): (&ValueRef<'r>, &ValueRef<'r>)| {
             let id = self.copying.source.id(old)?;
@@ -313,7 +313,7 @@ impl<'r> UnitCopy<'r> {
     }
 
     /// Initializes the copied label tables and constants; returns the module's contents.
-    pub(crate) fn finish(mut self) -> Result<Contents, CodegenError> {
+    pub(crate) fn finish(mut self) -> Result<UnitContents, CodegenError> {
         self.complete()?;
         Ok(self.into_contents())
     }
@@ -352,14 +352,14 @@ impl<'r> UnitCopy<'r> {
         Ok(())
     }
 
-    fn into_contents(self) -> Contents {
+    fn into_contents(self) -> UnitContents {
         let Copying {
             constants,
             contents,
             ..
         } = self.copying;
         let constants = constants.into_iter().map(|(_, new)| new.name());
-        Contents {
+        UnitContents {
             constants: constants.collect(),
             ..contents
         }

@@ -18,7 +18,7 @@ use crate::facts::declare::DeclaredFacts;
 use crate::handles::{FunctionRef, ValueRef, VariableRef};
 use crate::source::Source;
 use crate::summary::{Linkage, SymbolId};
-use crate::unit::Contents;
+use crate::unit::UnitContents;
 
 /// Functions whose labels have the addresses of their blocks in a copy, not places in a label space.
 #[derive(Default)]
@@ -70,7 +70,7 @@ pub(crate) struct Copying<'r> {
     /// Functions defined here, old and new, if lines are requested.
     pub(crate) defined: Vec<(FunctionRef<'r>, FunctionRef<'r>)>,
     /// The description of the module so far.
-    pub(crate) contents: Contents,
+    pub(crate) contents: UnitContents,
 }
 
 impl<'r> Copying<'r> {
@@ -97,7 +97,7 @@ impl<'r> Copying<'r> {
             constants: Vec::new(),
             facts: DeclaredFacts::default(),
             defined: Vec::new(),
-            contents: Contents::default(),
+            contents: UnitContents::default(),
         }
     }
 

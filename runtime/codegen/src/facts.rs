@@ -8,7 +8,7 @@
 //!   executes it.
 //! - Only the bound definition of a name has facts.
 //! - A fact depends on the function's body, and on the dependencies of the facts of its callees.
-//!   [`Summary::rests_on`], followed to the end, is recorded with every version that uses the fact
+//!   `Summary::rests_on`, followed to the end, is recorded with every version that uses the fact
 //!   ([`DependenceKind::Fact`](crate::DependenceKind)).
 //! - A version that uses a fact that no longer holds may do no worse than use stale values. So
 //!   `noreturn` is not among the facts, because code ends behind such a call.
@@ -78,15 +78,15 @@ const USED_BY_CALLS: [&str; 10] = [
 ];
 
 /// Kind numbers of attributes; fixed for the process.
-struct Kinds {
+struct FactKinds {
     inferred: Vec<u32>,
     read_write: Vec<u32>,
     want_a_value: Vec<u32>,
     used_by_calls: Vec<u32>,
 }
 
-fn kinds() -> &'static Kinds {
-    static KINDS: OnceLock<Kinds> = OnceLock::new();
+fn kinds() -> &'static FactKinds {
+    static KINDS: OnceLock<FactKinds> = OnceLock::new();
     KINDS.get_or_init(|| {
         let numbers = |names: &[&str]| {
             let number = |name: &&str| {
@@ -95,7 +95,7 @@ fn kinds() -> &'static Kinds {
             };
             names.iter().map(number).collect()
         };
-        Kinds {
+        FactKinds {
             inferred: numbers(&INFERRED),
             read_write: numbers(&READ_WRITE),
             want_a_value: numbers(&WANT_A_VALUE),
@@ -143,7 +143,7 @@ pub struct FactStats {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownSummaries {
     summaries: FxHashMap<SymbolId, Arc<Summary>>,
     instructions: u64,
     /// Counts [`FactStore::forget`]: results of inferences begun before it are dropped.
@@ -154,7 +154,7 @@ struct Known {
 /// compiled with [`Knowledge::Inferred`](crate::Knowledge).
 #[derive(Debug, Default)]
 pub struct FactStore {
-    known: Mutex<Known>,
+    known: Mutex<KnownSummaries>,
 }
 
 impl FactStore {
@@ -212,7 +212,7 @@ impl FactStore {
         known.summaries.retain(|id, _| !gone.contains(id));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownSummaries> {
         self.known.lock()
     }
 

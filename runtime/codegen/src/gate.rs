@@ -50,7 +50,7 @@ use inkwell::llvm_sys::prelude::{LLVMContextRef, LLVMModuleRef};
 use crate::cancel::Cancellation;
 use crate::cplusplus::{GateTable, set_opt_pass_gate};
 use crate::handles::FunctionRef;
-use crate::tags::{self, Kinds};
+use crate::tags::{self, TagKinds};
 
 /// Size of a unit, in instructions, from which the gate is asked before each pass.
 pub(crate) const LARGE: u32 = 400;
@@ -104,7 +104,7 @@ pub(crate) struct Gate {
 /// A module under IR passes that must not believe some tags.
 struct Optimized {
     module: LLVMModuleRef,
-    kinds: Kinds,
+    kinds: TagKinds,
     looped: Option<Looped>,
 }
 
@@ -242,7 +242,7 @@ impl Gate {
         optimize: impl FnOnce() -> R,
     ) -> R {
         // SAFETY: by the caller's promise.
-        let kinds = unsafe { Kinds::of(LLVMGetModuleContext(module)) };
+        let kinds = unsafe { TagKinds::of(LLVMGetModuleContext(module)) };
         *self.optimized.borrow_mut() = Some(Optimized {
             module,
             kinds,

@@ -57,29 +57,29 @@ const ADDRESSED: [&str; 2] = ["__cyg_profile_func_enter", "__cyg_profile_func_ex
 
 /// The place of inserted calls.
 #[derive(Clone, Copy)]
-enum Place {
+enum HookPlace {
     Entry,
     Returns,
 }
 
 /// Attributes that request calls before inlining.
-const EARLY: [(&str, Place); 2] = [
-    ("instrument-function-entry", Place::Entry),
-    ("instrument-function-exit", Place::Returns),
+const EARLY: [(&str, HookPlace); 2] = [
+    ("instrument-function-entry", HookPlace::Entry),
+    ("instrument-function-exit", HookPlace::Returns),
 ];
 
 /// Attributes that request calls after inlining. Each is followed by the attributes that note the
 /// hook and, if it gets one, the function whose address it gets.
-const LATE: [(&str, [&str; 2], Place); 2] = [
+const LATE: [(&str, [&str; 2], HookPlace); 2] = [
     (
         "instrument-function-entry-inlined",
         ["uruk.entry", "uruk.entry.of"],
-        Place::Entry,
+        HookPlace::Entry,
     ),
     (
         "instrument-function-exit-inlined",
         ["uruk.exit", "uruk.exit.of"],
-        Place::Returns,
+        HookPlace::Returns,
     ),
 ];
 
@@ -233,17 +233,17 @@ fn put(
     module: &OwnedModule,
     body: FunctionRef<'_>,
     hook: Hook<'_>,
-    place: Place,
+    place: HookPlace,
 ) {
     let places: Vec<InstructionRef<'_>> = match place {
         // Static allocas behind the call are still in the entry block, which is all that
         // makes them static.
-        Place::Entry => body
+        HookPlace::Entry => body
             .blocks()
             .take(1)
             .filter_map(|it| it.instructions().next())
             .collect(),
-        Place::Returns => {
+        HookPlace::Returns => {
             // A body that is named by its labels only was not verified.
             let ends = body.blocks().filter_map(|block| block.terminator());
             ends.filter(|end| end.opcode() == LLVMOpcode::LLVMRet)

@@ -87,8 +87,8 @@ pub(crate) fn carriers(function: FunctionRef<'_>) -> Option<FxHashSet<ValueRef<'
     walk(function).map(|it| it.seen)
 }
 
-fn walk(function: FunctionRef<'_>) -> Option<Walk<'_>> {
-    let mut walk = Walk {
+fn walk(function: FunctionRef<'_>) -> Option<LabelWalk<'_>> {
+    let mut walk = LabelWalk {
         function,
         seen: FxHashSet::default(),
         read_only: FxHashSet::default(),
@@ -103,7 +103,7 @@ fn walk(function: FunctionRef<'_>) -> Option<Walk<'_>> {
     (!walk.escapes() && walk.leads_all_jumps()).then_some(walk)
 }
 
-struct Walk<'m> {
+struct LabelWalk<'m> {
     function: FunctionRef<'m>,
     seen: FxHashSet<ValueRef<'m>>,
     /// Addresses in tables, and values loaded from there: nothing may be stored to them.
@@ -112,7 +112,7 @@ struct Walk<'m> {
     tables: Vec<VariableRef<'m>>,
 }
 
-impl<'m> Walk<'m> {
+impl<'m> LabelWalk<'m> {
     fn add(&mut self, value: ValueRef<'m>, read_only: bool) {
         let first = self.seen.insert(value);
         let also = read_only && self.read_only.insert(value);

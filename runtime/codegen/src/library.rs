@@ -56,7 +56,7 @@ pub(crate) struct Entry {
     /// Instructions after simplification.
     pub(crate) instructions: u32,
     /// The symbols it was made of, itself included.
-    pub(crate) uses: Vec<Use>,
+    pub(crate) uses: Vec<EntryUse>,
     /// A candidate was left out that it calls, or that an inlined callee calls.
     short: bool,
     /// Rare candidates that it calls, or that an inlined callee calls.
@@ -75,7 +75,7 @@ impl Entry {
 
 /// Something of the module that a simplified body was made of.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Use {
+pub(crate) struct EntryUse {
     pub(crate) symbol: SymbolId,
     pub(crate) kind: DependenceKind,
     /// Whether the module's definition was the bound one.
@@ -100,7 +100,7 @@ impl Library {
     /// The simplified body of `symbol`, if there is one that holds for `plan`.
     pub(crate) fn entry(&self, plan: &ModulePlan, symbol: SymbolId) -> Option<&Entry> {
         let entry = self.entries.get(&symbol)?.as_ref()?;
-        let holds = |used: &Use| plan.import(used.symbol).defined == used.defined;
+        let holds = |used: &EntryUse| plan.import(used.symbol).defined == used.defined;
         entry.uses.iter().all(holds).then_some(entry)
     }
 
@@ -190,9 +190,9 @@ impl Homes {
     }
 }
 
-impl Use {
-    fn of(plan: &ModulePlan, symbol: SymbolId, kind: DependenceKind) -> Use {
-        Use {
+impl EntryUse {
+    fn of(plan: &ModulePlan, symbol: SymbolId, kind: DependenceKind) -> EntryUse {
+        EntryUse {
             symbol,
             kind,
             defined: plan.import(symbol).defined,

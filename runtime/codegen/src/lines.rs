@@ -68,7 +68,7 @@ const BLOCK_SCOPE: usize = 1;
 const DEPTH: usize = 100;
 
 /// The places of one function of the unit.
-struct Function<'r> {
+struct FunctionLines<'r> {
     new: FunctionRef<'r>,
     /// The name of its symbol.
     name: String,
@@ -84,7 +84,7 @@ struct Function<'r> {
 /// The debug information read from a unit before it is dropped.
 #[derive(Default)]
 pub(crate) struct Lines<'r> {
-    functions: Vec<Function<'r>>,
+    functions: Vec<FunctionLines<'r>>,
 }
 
 /// Reads the places of all copied instructions, if lines are requested.
@@ -143,7 +143,7 @@ pub(crate) fn write<'r>(copying: &Copying<'r>, lines: Lines<'r>) {
             null(),
             0,
         );
-        let mut writer = Writer {
+        let mut writer = LineWriter {
             context: context.raw(),
             builder,
             optimized: i32::from(copying.optimizes()),
@@ -164,7 +164,7 @@ pub(crate) fn write<'r>(copying: &Copying<'r>, lines: Lines<'r>) {
 }
 
 /// Writes locations and variables of functions of a unit.
-struct Writer {
+struct LineWriter {
     context: LLVMContextRef,
     builder: LLVMDIBuilderRef,
     optimized: i32,
@@ -187,10 +187,10 @@ struct Locations {
     translated: FxHashMap<LLVMMetadataRef, LLVMMetadataRef>,
 }
 
-impl Writer {
+impl LineWriter {
     /// # Safety
     /// A live builder of the unit's module, after its compile unit was made.
-    unsafe fn function(&mut self, function: &Function<'_>) {
+    unsafe fn function(&mut self, function: &FunctionLines<'_>) {
         // SAFETY: by the caller's promise; files, locations and instructions are of this
         // context, and the latter of this function.
         unsafe {
@@ -216,7 +216,7 @@ impl Writer {
     }
 
     /// # Safety
-    /// As [`Writer::function`]; a live location.
+    /// As [`LineWriter::function`]; a live location.
     unsafe fn location(
         &mut self,
         locations: &mut Locations,
@@ -245,7 +245,7 @@ impl Writer {
     /// inlined at, if it was.
     ///
     /// # Safety
-    /// As [`Writer::location`].
+    /// As [`LineWriter::location`].
     unsafe fn home(
         &mut self,
         locations: &Locations,
@@ -266,7 +266,7 @@ impl Writer {
     /// The new scope for one within the function that has the new `subprogram`.
     ///
     /// # Safety
-    /// As [`Writer::function`]; a live scope.
+    /// As [`LineWriter::function`]; a live scope.
     unsafe fn scope(
         &mut self,
         old: LLVMMetadataRef,
@@ -309,7 +309,7 @@ impl Writer {
     /// The new subprogram for that of a scope; `None` if it has none with a name.
     ///
     /// # Safety
-    /// As [`Writer::function`]; a live scope.
+    /// As [`LineWriter::function`]; a live scope.
     unsafe fn inlined(&mut self, scope: LLVMMetadataRef) -> Option<LLVMMetadataRef> {
         let mut scope = scope;
         for _ in 0..DEPTH {
@@ -342,7 +342,7 @@ impl Writer {
     /// A new subprogram for an old one, of a function with that symbol, if it has one.
     ///
     /// # Safety
-    /// As [`Writer::function`]; a live subprogram.
+    /// As [`LineWriter::function`]; a live subprogram.
     unsafe fn subprogram(&mut self, old: LLVMMetadataRef, symbol: Option<&str>) -> LLVMMetadataRef {
         // SAFETY: by the caller's promise; pointers and lengths describe names, or nothing.
         unsafe {
@@ -402,7 +402,7 @@ unsafe fn is_cpp(context: LLVMContextRef, subprogram: LLVMMetadataRef) -> bool {
 }
 
 /// The places of `new`, a copy of `old`, if `old` has any.
-fn read_function<'r>(old: FunctionRef<'r>, new: FunctionRef<'r>) -> Option<Function<'r>> {
+fn read_function<'r>(old: FunctionRef<'r>, new: FunctionRef<'r>) -> Option<FunctionLines<'r>> {
     // SAFETY: a live function. Locations belong to the context, which outlives what is read
     // here.
     let (subprogram, file) = unsafe {
@@ -421,7 +421,7 @@ fn read_function<'r>(old: FunctionRef<'r>, new: FunctionRef<'r>) -> Option<Funct
         let counts = !location.is_null() || instruction.callee().is_some();
         counts.then_some((instruction, location))
     };
-    Some(Function {
+    Some(FunctionLines {
         new,
         name: old.name(),
         subprogram,

@@ -77,7 +77,7 @@ mod writer;
 
 use kinds::Kinds;
 use nests::{is_quiet, may_look};
-use writer::Writer;
+use writer::CheckWriter;
 
 /// Attributes that do not hold of code that looks, or of its callers.
 const PROMISES: [&str; 3] = ["memory", "willreturn", "speculatable"];
@@ -172,7 +172,7 @@ fn insert(context: &LlvmContext, module: &OwnedModule, look: Look) {
         }
         let calls = soften(function, &kinds);
         kinds.mark(function);
-        let mut writer = Writer::new(context, module, &kinds, function, look);
+        let mut writer = CheckWriter::new(context, module, &kinds, function, look);
         writer.loops();
         if calls {
             writer.entry();

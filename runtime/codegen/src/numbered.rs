@@ -18,7 +18,7 @@ use crate::summary::{Kind, ModuleSummary, SymbolId};
 
 mod constants;
 mod data;
-mod interface;
+pub(crate) mod interface;
 mod lower;
 mod summarize;
 

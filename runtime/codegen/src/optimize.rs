@@ -37,7 +37,7 @@ use crate::error::Stop;
 use crate::handles::ValueRef;
 use crate::hints;
 use crate::passes;
-use crate::unit::{Contents, Unit};
+use crate::unit::{Unit, UnitContents};
 
 /// Runs the passes of `tier` on a unit.
 pub(crate) fn run(
@@ -138,7 +138,7 @@ fn warily(
 /// Keeps passes from bodies that are simplified already. The verifier wants `noinline`
 /// beside `optnone`; nothing else does, and no pass verifies.
 fn shield(unit: &Unit, optnone: u32) {
-    let Contents { kept, .. } = &unit.contents;
+    let UnitContents { kept, .. } = &unit.contents;
     for function in kept.iter().filter_map(|name| unit.module.function(name)) {
         function.add(optnone);
     }

@@ -17,7 +17,7 @@ use crate::error::CodegenError;
 use crate::fatal;
 use crate::labels::places;
 use crate::ledger::Ledger;
-use crate::numbered::Numbered;
+use crate::numbered::{Numbered, interface};
 use crate::opened::Known;
 use crate::plan::ModulePlan;
 use crate::reader::Reader;
@@ -45,7 +45,7 @@ pub struct ReaderPool {
 
 /// Names of structs that a reader may show in text about the module.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Names {
+enum StructNames {
     Any,
     /// Structs are named as in the file.
     OfFile,
@@ -197,13 +197,15 @@ impl ReaderPool {
     /// # Errors
     /// As [`Reader::new`], if LLVM has to determine it.
     pub fn signature(&self, function: SymbolId) -> Result<String, CodegenError> {
-        let known = self.numbered().and_then(|it| it.signature(function));
+        let known = self
+            .numbered()
+            .and_then(|it| interface::signature(&it, function));
         known.map_or_else(|| Ok(self.faithful()?.signature(function)), Ok)
     }
 
     /// The type of a symbol as LLVM writes it, `i32 (ptr, double)`, if that is known without LLVM.
     pub fn type_of(&self, symbol: SymbolId) -> Option<String> {
-        self.numbered()?.type_of(symbol)
+        interface::type_of(&*self.numbered()?, symbol)
     }
 
     /// A sign that passes which look at several functions at once have seen this module; see
@@ -212,7 +214,9 @@ impl ReaderPool {
     /// # Errors
     /// As [`Reader::new`], if LLVM has to determine it.
     pub fn interprocedural(&self) -> Result<Option<String>, CodegenError> {
-        let known = self.numbered().and_then(|it| it.interprocedural());
+        let known = self
+            .numbered()
+            .and_then(|it| interface::interprocedural(&it));
         known.map_or_else(|| Ok(self.reader()?.interprocedural()), Ok)
     }
 
@@ -231,7 +235,7 @@ impl ReaderPool {
     /// # Errors
     /// As [`Reader::new`], when a further reader has to be made.
     pub fn reader(&self) -> Result<Lent, CodegenError> {
-        self.lend(Names::Any)
+        self.lend(StructNames::Any)
     }
 
     /// Like [`ReaderPool::reader`], with structs named as in the file.
@@ -239,7 +243,7 @@ impl ReaderPool {
     /// # Errors
     /// As [`ReaderPool::reader`].
     pub fn faithful(&self) -> Result<Lent, CodegenError> {
-        self.lend(Names::OfFile)
+        self.lend(StructNames::OfFile)
     }
 
     /// Makes another reader of a large module, unless there are `count`, for the next borrower:
@@ -260,7 +264,7 @@ impl ReaderPool {
             }
             *live += 1;
         }
-        match self.make(Names::Any) {
+        match self.make(StructNames::Any) {
             Ok(reader) => {
                 self.room.keep_reader(&self.ledger, reader);
                 self.ledger.tell();
@@ -273,7 +277,7 @@ impl ReaderPool {
         }
     }
 
-    fn lend(&self, names: Names) -> Result<Lent, CodegenError> {
+    fn lend(&self, names: StructNames) -> Result<Lent, CodegenError> {
         fatal::admit()?;
         let reader = match self.idle_or_right_to_make() {
             Some(reader) => reader,
@@ -308,9 +312,9 @@ impl ReaderPool {
         }
     }
 
-    fn make(&self, names: Names) -> Result<Reader, CodegenError> {
+    fn make(&self, names: StructNames) -> Result<Reader, CodegenError> {
         let small = self.bitcode.bytes().len() <= SMALL;
-        let shares = small && (names == Names::Any || !self.bitcode.names_structs());
+        let shares = small && (names == StructNames::Any || !self.bitcode.names_structs());
         let desk = match shares {
             true => self.room.shared_desk(&self.bitcode)?,
             false => Desk::new(false)?,

@@ -98,7 +98,7 @@ pub(crate) unsafe fn insert(
     // of `body`, and sites stay what they are.
     unsafe {
         let word = LLVMInt64TypeInContext(context.raw());
-        let writer = Writer {
+        let writer = ProbeWriter {
             builder: Builder::new(context),
             word,
             words: declare(module.raw(), word, probes.words()),
@@ -171,13 +171,13 @@ unsafe fn edges(body: LLVMValueRef) -> FxHashMap<LLVMBasicBlockRef, Vec<LLVMBasi
     edges
 }
 
-struct Writer {
+struct ProbeWriter {
     builder: Builder,
     word: LLVMTypeRef,
     words: LLVMValueRef,
 }
 
-impl Writer {
+impl ProbeWriter {
     /// # Safety
     /// `index` is one of the words.
     unsafe fn place(&self, index: u32) -> LLVMValueRef {

@@ -1,4 +1,4 @@
-//! One module whose symbol table was read at a [desk](crate::desk), and whose bodies are read on
+//! One module whose symbol table was read at a desk (`desk`), and whose bodies are read on
 //! demand.
 //!
 //! A reader belongs to one thread at a time. Its module is never modified: units are copied out of

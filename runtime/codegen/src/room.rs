@@ -39,11 +39,11 @@ const NUMBERED: usize = 8;
 /// Holds idle readers and desks.
 #[derive(Default)]
 pub struct ReadingRoom {
-    state: Mutex<State>,
+    state: Mutex<RoomState>,
 }
 
 #[derive(Default)]
-struct State {
+struct RoomState {
     /// The one used last comes last.
     readers: VecDeque<Waiting>,
     /// The one used last comes last.
@@ -65,7 +65,7 @@ impl ReadingRoom {
         Arc::default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RoomState> {
         self.state.lock()
     }
 

@@ -31,7 +31,7 @@ pub struct Measure {
 }
 
 /// The measured control flow of a body.
-pub(crate) struct Shape<'m> {
+pub(crate) struct BodyShape<'m> {
     /// Phis are instructions too.
     pub(crate) measure: Measure,
     pub(crate) flow: Flow<'m>,
@@ -42,18 +42,18 @@ pub(crate) struct Shape<'m> {
 }
 
 /// Measures a well-formed body.
-pub(crate) fn measure(function: FunctionRef<'_>) -> Shape<'_> {
+pub(crate) fn measure(function: FunctionRef<'_>) -> BodyShape<'_> {
     let (mut instructions, mut calls) = (0u32, 0u32);
     for instruction in function.instructions() {
         instructions = instructions.saturating_add(1);
         calls += u32::from(is_named_call(instruction));
     }
-    Shape::of(Flow::of(function), instructions, calls)
+    BodyShape::of(Flow::of(function), instructions, calls)
 }
 
-impl<'m> Shape<'m> {
+impl<'m> BodyShape<'m> {
     /// Derives the shape from a body's flow, and counts of its instructions and calls.
-    pub(crate) fn of(flow: Flow<'m>, instructions: u32, calls: u32) -> Shape<'m> {
+    pub(crate) fn of(flow: Flow<'m>, instructions: u32, calls: u32) -> BodyShape<'m> {
         let back = flow.graph.back_edges();
         let (mut latches, mut heads): (Vec<u32>, Vec<u32>) = back.iter().copied().unzip();
         for ends in [&mut latches, &mut heads] {
@@ -65,7 +65,7 @@ impl<'m> Shape<'m> {
             Some(loops) => loops.iter().any(|it| it.around.is_some()),
             None => heads.len() > 1,
         };
-        Shape {
+        BodyShape {
             measure: Measure {
                 instructions,
                 loops: u32::try_from(heads.len()).unwrap_or(u32::MAX),
@@ -85,7 +85,7 @@ pub(crate) fn is_countable(kinds: &AttributeKinds, body: FunctionRef<'_>) -> boo
     !body.has(kinds.naked) && !body.has(kinds.presplit_coroutine)
 }
 
-impl<'m> Shape<'m> {
+impl<'m> BodyShape<'m> {
     /// The input for decisions about loops.
     pub(crate) fn of_loops(&self) -> uruk_leaving::Shape<'_> {
         uruk_leaving::Shape {

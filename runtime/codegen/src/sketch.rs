@@ -22,7 +22,7 @@ use crate::handles::{BlockRef, ValueRef, is_call};
 use crate::reader::{Reader, Verify};
 use crate::summary::SymbolId;
 
-mod plain;
+pub(crate) mod plain;
 
 /// Blocks beyond which no sketch is made.
 const MOST_BLOCKS: usize = 20_000;

@@ -91,7 +91,7 @@ impl Structure {
         if cursor.fixed(32)? != MAGIC {
             return Err(cursor.fail(What::Magic));
         }
-        let mut walk = Walk {
+        let mut walk = StreamWalk {
             cursor,
             standard: Cow::Owned(Standard::default()),
             bodies: Vec::new(),
@@ -128,7 +128,7 @@ impl Structure {
         cursor.bit = extent.begin;
         cursor.end = extent.end;
         cursor.block = Some(block::FUNCTION);
-        Walk {
+        StreamWalk {
             cursor,
             standard: Cow::Borrowed(&self.standard),
             bodies: Vec::new(),
@@ -161,7 +161,7 @@ fn unwrap(bytes: &[u8]) -> Result<Range<usize>, Malformed> {
 }
 
 /// A walk over blocks.
-struct Walk<'a> {
+struct StreamWalk<'a> {
     cursor: Cursor<'a>,
     standard: Cow<'a, Standard>,
     bodies: Vec<Extent>,
@@ -175,7 +175,7 @@ struct Walk<'a> {
     names_structs: bool,
 }
 
-impl Walk<'_> {
+impl StreamWalk<'_> {
     /// Checks a block, after the number that begins a block was read. `above` are the blocks around
     /// it.
     fn block(&mut self, outer_width: u32, depth: u32, above: &[u32]) -> Result<(), Malformed> {

@@ -59,17 +59,17 @@ const DECLARES: &str = "llvm.experimental.noalias.scope.decl";
 
 /// The numbers of [`KINDS`] in a context.
 #[derive(Clone, Copy)]
-pub(crate) struct Kinds([(u32, u32); 4]);
+pub(crate) struct TagKinds([(u32, u32); 4]);
 
-impl Kinds {
+impl TagKinds {
     /// # Safety
     /// The context is live.
-    pub(crate) unsafe fn of(context: LLVMContextRef) -> Kinds {
+    pub(crate) unsafe fn of(context: LLVMContextRef) -> TagKinds {
         let number = |name: &str| {
             // SAFETY: by the caller's promise; pointer and length describe the name.
             unsafe { LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), name.len() as u32) }
         };
-        Kinds(KINDS.map(|(tag, aside)| (number(tag), number(aside))))
+        TagKinds(KINDS.map(|(tag, aside)| (number(tag), number(aside))))
     }
 
     fn has_tags(self, it: InstructionRef<'_>) -> bool {
@@ -117,7 +117,7 @@ fn accesses(it: &InstructionRef<'_>) -> bool {
 }
 
 /// Removes scopes from accesses that may not run in a round of a loop that declares some.
-pub(crate) fn forget(function: FunctionRef<'_>, kinds: Kinds) {
+pub(crate) fn forget(function: FunctionRef<'_>, kinds: TagKinds) {
     let all = function.instructions();
     let all = all.filter(|it| accesses(it) && kinds.has_scopes(*it));
     each_missed(function, all.collect(), |it, declares| {
@@ -130,7 +130,7 @@ pub(crate) fn forget(function: FunctionRef<'_>, kinds: Kinds) {
 
 /// Puts the tags aside of stores that may not run in a round of a loop; returns whether there are
 /// any.
-pub(crate) fn aside(function: FunctionRef<'_>, kinds: Kinds) -> bool {
+pub(crate) fn aside(function: FunctionRef<'_>, kinds: TagKinds) -> bool {
     let stores = function.instructions().filter(is_store);
     let stores = stores.filter(|it| kinds.has_tags(*it)).collect();
     let mut any = false;
@@ -164,7 +164,7 @@ fn each_missed<'m>(
 }
 
 /// Restores the tags of stores.
-pub(crate) fn back(function: FunctionRef<'_>, kinds: Kinds) {
+pub(crate) fn back(function: FunctionRef<'_>, kinds: TagKinds) {
     for it in function.instructions() {
         if is_store(&it) {
             kinds.rename(it, |(tag, aside)| (aside, tag));

@@ -11,7 +11,7 @@ use crate::summary::SymbolId;
 /// A filled module, to be emitted.
 pub(crate) struct Unit {
     pub(crate) module: OwnedModule,
-    pub(crate) contents: Contents,
+    pub(crate) contents: UnitContents,
 }
 
 impl Unit {
@@ -38,7 +38,7 @@ impl Unit {
 
 /// Description of a filled module. It holds names, as passes may drop the definitions.
 #[derive(Default)]
-pub(crate) struct Contents {
+pub(crate) struct UnitContents {
     /// True if something in it only passes can lower: inline copies, coroutines,
     /// matrix intrinsics.
     pub(crate) needs_passes: bool,

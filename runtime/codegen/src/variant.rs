@@ -16,7 +16,7 @@ use crate::compile::Compile;
 use crate::context::OwnedModule;
 use crate::handles::FunctionRef;
 use crate::survey::scan;
-use crate::unit::Contents;
+use crate::unit::UnitContents;
 
 /// The cost up to which callees are inlined eagerly; LLVM's own is 225.
 const EAGER: &str = "1000";
@@ -63,7 +63,7 @@ pub(crate) fn apply(
     body: FunctionRef<'_>,
     loops: u32,
     module: &OwnedModule,
-    contents: &Contents,
+    contents: &UnitContents,
 ) {
     let variant = how.variant;
     let width = match variant.vectors {

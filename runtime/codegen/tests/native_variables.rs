@@ -5,7 +5,7 @@ mod support;
 use support::{bitcode, text};
 use uruk_codegen::fatal;
 use uruk_codegen::native::{
-    Access, Choices, FunctionChoice, Keep, Part, Survey, Uses, VariableChoice, rebind,
+    Choices, FunctionChoice, Keep, Part, Survey, Uses, VariableAccess, VariableChoice, rebind,
 };
 
 /// Choices that keep functions and make variables the module's own, except the first variable.
@@ -51,8 +51,8 @@ fn uses(body: &str) -> Uses {
     told(&ir).0
 }
 
-fn access(offset: u64, size: u64) -> Access {
-    Access {
+fn access(offset: u64, size: u64) -> VariableAccess {
+    VariableAccess {
         offset,
         size,
         flag: false,

@@ -7,7 +7,7 @@ use crate::graph::Graph;
 use crate::linear::Linear;
 use crate::placed::Placed;
 use crate::record::{Effect, Leak};
-use crate::relax::{self, Form};
+use crate::relax::{self, AccessForm};
 use crate::relocation::{self, Expression, Rule};
 use crate::section::{Class, Rela, Section};
 use crate::segment::Region;
@@ -149,7 +149,10 @@ impl Fixer<'_, '_> {
             Expression::Word | Expression::WordFromGot => (true, 4),
             Expression::RelaxableWord => {
                 let form = relax::form(section.data, field.at, field.addend);
-                (!code || matches!(form, Form::Load | Form::Other), 4)
+                (
+                    !code || matches!(form, AccessForm::Load | AccessForm::Other),
+                    4,
+                )
             }
             _ => (false, 0),
         };
@@ -197,7 +200,7 @@ impl Fixer<'_, '_> {
             | Expression::WordFromGot => true,
             Expression::RelaxableWord => {
                 let form = relax::form(section.data, field.at, field.addend);
-                !code || matches!(form, Form::Load | Form::Other)
+                !code || matches!(form, AccessForm::Load | AccessForm::Other)
             }
             // Jump tables hold distances to labels.
             Expression::Relative if !code => !text,
@@ -339,7 +342,7 @@ impl Fixer<'_, '_> {
             .map(|number| self.placed.ifunc_word(number));
         let form = match section.class {
             Class::Text => relax::form(section.data, field.at, field.addend),
-            _ => Form::Other,
+            _ => AccessForm::Other,
         };
         let here = &self.graph.symbols[symbol.index()];
         let external = here.origin == Origin::Undefined;
@@ -357,7 +360,7 @@ impl Fixer<'_, '_> {
         let through = |word: Linear| word.plus(field.addend as u64).minus(place);
         let direct = Effect::plain(field.at, rule, slope).rewriting(2);
         match form {
-            Form::Call | Form::Jump => {
+            AccessForm::Call | AccessForm::Jump => {
                 let slot = self.external(symbol).and_then(|resolved| resolved.slot);
                 if let Some(slot) = slot.map(|slot| Linear::fixed(slot.0)).or(ifunc)
                     && rule.takes(through(slot).value)
@@ -367,7 +370,7 @@ impl Fixer<'_, '_> {
                 // Calls of an external with a planned word stay indirect, although the word never
                 // changes: so they keep one length of path.
                 if reachable && (!external || word.is_none()) {
-                    if form == Form::Jump {
+                    if form == AccessForm::Jump {
                         relax::direct_jump(field.bytes, field.at, distance);
                         return Ok(Effect {
                             at: field.at - 1,
@@ -379,11 +382,11 @@ impl Fixer<'_, '_> {
                     return Ok(direct.rewriting(before));
                 }
             }
-            Form::Load if reachable => {
+            AccessForm::Load if reachable => {
                 relax::address(field.bytes, field.at, distance);
                 return Ok(direct);
             }
-            Form::Load | Form::Other => {}
+            AccessForm::Load | AccessForm::Other => {}
         }
         field.put(rule, through(word.ok_or(Problem::NotPlanned)?))
     }

@@ -83,7 +83,7 @@ impl<'d> Placed<'d> {
 }
 
 /// A section or unwind record whose relocations are being applied.
-struct Target {
+struct FixupTarget {
     home: Home,
     size: usize,
     /// End of the bytes filled so far, by relocations or, in an unwind record, by the linker.
@@ -213,7 +213,7 @@ impl Fixer<'_, '_> {
         if !section.is_placed() || section.relocations.is_empty() {
             return Ok(());
         }
-        let mut target = Target {
+        let mut target = FixupTarget {
             home,
             size: section.data.len(),
             filled: 0,
@@ -242,7 +242,7 @@ impl Fixer<'_, '_> {
                 let distance = (offset + ID_OFFSET - cie) as u32;
                 bytes[ID_OFFSET as usize..][..4].copy_from_slice(&distance.to_le_bytes());
             }
-            let mut target = Target {
+            let mut target = FixupTarget {
                 home,
                 size: record.size as usize,
                 filled: FUNCTION_OFFSET as usize,
@@ -262,7 +262,7 @@ impl Fixer<'_, '_> {
         relocation: &Rela,
         out: &mut Bytes,
         at: u64,
-        target: &mut Target,
+        target: &mut FixupTarget,
     ) -> Result<(), LinkError> {
         let home = target.home;
         let base = (home.region != Region::Tls).then(|| self.placed.linear(home));

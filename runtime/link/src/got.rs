@@ -27,7 +27,7 @@ use object::LittleEndian;
 
 use crate::error::{LinkError, Problem};
 use crate::graph::Graph;
-use crate::relax::{self, Form};
+use crate::relax::{self, AccessForm};
 use crate::relocation::{self, Expression};
 use crate::section::{Class, Rela, Section, SectionId};
 use crate::symbol::{Bind, Kind, Need, Origin, SymbolId};
@@ -204,7 +204,7 @@ impl Planner<'_, '_> {
                     Class::Text => {
                         relax::form(section.data, at, relocation.r_addend.get(LittleEndian))
                     }
-                    _ => Form::Other,
+                    _ => AccessForm::Other,
                 };
                 self.relaxable(section, symbol, form);
             }
@@ -213,17 +213,17 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
-    fn relaxable(&mut self, section: &Section<'_>, symbol: SymbolId, form: Form) {
-        let calls = matches!(form, Form::Call | Form::Jump);
+    fn relaxable(&mut self, section: &Section<'_>, symbol: SymbolId, form: AccessForm) {
+        let calls = matches!(form, AccessForm::Call | AccessForm::Jump);
         self.need(symbol, if calls { CALL } else { ADDRESS });
         let ifunc = self
             .plan
             .entry(symbol)
             .is_some_and(|entry| entry.ifunc.is_some());
         let word = match form {
-            Form::Call | Form::Jump if ifunc => false,
-            Form::Load if ifunc => true,
-            Form::Other => true,
+            AccessForm::Call | AccessForm::Jump if ifunc => false,
+            AccessForm::Load if ifunc => true,
+            AccessForm::Other => true,
             _ => self.relaxed_reach(section, symbol) == Reach::Far,
         };
         if word {

@@ -146,7 +146,7 @@ impl Moves {
 
     /// Number of fields that a move changes.
     pub fn len(&self) -> usize {
-        let mut reader = Reader(&self.streams);
+        let mut reader = StreamReader(&self.streams);
         let mut total = 0;
         while let Some(count) = reader.uleb() {
             total += count as usize;
@@ -199,7 +199,7 @@ pub fn relocate(bytes: &mut [u8], moves: &Moves, from: u64, to: u64) -> Result<(
     if distance == 0 {
         return Ok(());
     }
-    let mut reader = Reader(&moves.streams);
+    let mut reader = StreamReader(&moves.streams);
     for kind in KINDS {
         let Some(count) = reader.uleb() else { break };
         match kind {
@@ -297,9 +297,9 @@ fn put_uleb(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-struct Reader<'s>(&'s [u8]);
+struct StreamReader<'s>(&'s [u8]);
 
-impl Reader<'_> {
+impl StreamReader<'_> {
     /// Changes `count` fields of `N` bytes; about a dozen instructions for each.
     #[inline]
     fn change<const N: usize>(
@@ -310,7 +310,7 @@ impl Reader<'_> {
     ) -> Result<(), Failure> {
         let size = bytes.len();
         // A local copy stays in registers.
-        let mut stream = Reader(self.0);
+        let mut stream = StreamReader(self.0);
         let mut at = 0usize;
         for _ in 0..count {
             at = at.saturating_add(stream.uleb().unwrap_or(u64::MAX) as usize);

@@ -21,7 +21,7 @@ use crate::error::Problem;
 
 /// The use of the word that an instruction's field points at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum AccessForm {
     Call,
     Jump,
     /// Loads the word into a register.
@@ -30,16 +30,16 @@ pub(crate) enum Form {
 }
 
 /// The form of the instruction whose displacement is at `at`.
-pub(crate) fn form(bytes: &[u8], at: usize, addend: i64) -> Form {
+pub(crate) fn form(bytes: &[u8], at: usize, addend: i64) -> AccessForm {
     let Some(before) = at.checked_sub(2).and_then(|start| bytes.get(start..at)) else {
-        return Form::Other;
+        return AccessForm::Other;
     };
     match before {
-        _ if addend != -4 => Form::Other,
-        [0xff, 0x15] => Form::Call,
-        [0xff, 0x25] => Form::Jump,
-        [0x8b, modrm] if modrm & 0xc7 == 0x05 => Form::Load,
-        _ => Form::Other,
+        _ if addend != -4 => AccessForm::Other,
+        [0xff, 0x15] => AccessForm::Call,
+        [0xff, 0x25] => AccessForm::Jump,
+        [0x8b, modrm] if modrm & 0xc7 == 0x05 => AccessForm::Load,
+        _ => AccessForm::Other,
     }
 }
 

@@ -16,7 +16,7 @@ use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
     OpKind, Register, UsedRegister,
 };
-use uruk::live::rebound::{FunctionInfo, Plain, PlainResult, Survey};
+use uruk::live::rebound::{FunctionInfo, PlainResult, PlainType, Survey};
 
 /// Registers that pass integers, in their order.
 const WORDS: [Register; 6] = [
@@ -32,7 +32,7 @@ const WORDS: [Register; 6] = [
 const MOST: usize = 64;
 
 /// Whether `code`, the beginning of a function, takes `plain` arguments.
-pub(crate) fn takes(code: &[u8], plain: Plain) -> bool {
+pub(crate) fn takes(code: &[u8], plain: PlainType) -> bool {
     let word = plain.words.checked_sub(1);
     let word = word.map(|last| WORDS.get(usize::from(last)).copied());
     let float = plain.floats.checked_sub(1).map(|last| {
@@ -53,7 +53,7 @@ pub(crate) fn results(
     survey: &Survey,
     used: impl Fn(&FunctionInfo) -> Vec<(u64, PlainResult)>,
 ) -> Results {
-    let is_asked = |plain: Plain| plain.result != PlainResult::Nothing;
+    let is_asked = |plain: PlainType| plain.result != PlainResult::Nothing;
     let mut all = survey.functions.iter();
     if !all.any(|info| info.local && info.plain.is_some_and(is_asked)) {
         return Results::new();
@@ -209,9 +209,9 @@ mod tests {
 
     #[test]
     fn what_is_read_first_is_an_argument() {
-        let words = |words| Plain {
+        let words = |words| PlainType {
             words,
-            ..Plain::default()
+            ..PlainType::default()
         };
         // test rdi, rdi; je +2; nop; nop; lea rax, [rdi + rsi]; ret
         let code = [
@@ -227,9 +227,9 @@ mod tests {
         // movsx rax, edi
         assert!(takes(&[0x48, 0x63, 0xc7, 0xc3], words(1)));
         // addsd xmm0, xmm1
-        let floats = |floats| Plain {
+        let floats = |floats| PlainType {
             floats,
-            ..Plain::default()
+            ..PlainType::default()
         };
         let code = [0xf2, 0x0f, 0x58, 0xc1, 0xc3];
         assert!(takes(&code, floats(2)) && !takes(&code, floats(3)));

@@ -35,7 +35,7 @@ use std::ops::Range;
 
 use uruk::InlinedCopy;
 use uruk::live::rebound::{
-    Choices, FunctionChoice, FunctionInfo, Keep, Plain, PlainResult, Survey,
+    Choices, FunctionChoice, FunctionInfo, Keep, PlainResult, PlainType, Survey,
 };
 
 use crate::arguments::{Results, results};
@@ -43,7 +43,8 @@ use crate::merged::merged;
 use crate::program::symbols::{Place, PlaceKind};
 use crate::reach::{is_apart, needed, reach};
 pub use crate::reason::Reason;
-use crate::variables::{self, Refused};
+use crate::refusals::Refusals;
+use crate::variables;
 
 /// Bytes used in front of an entry: an indirect jump, and its target address.
 pub const ROOM: u64 = 14;
@@ -60,9 +61,6 @@ pub const HOP: u64 = 2;
 /// an iteration took 28 ms at first and 22 ms after 25 s, natively 18.8 ms, because of many small
 /// functions that are inlined natively.
 const MOST_NEEDED: usize = 128;
-
-/// Functions of the dynamic loader whose result depends on their caller.
-const ASKING: [&str; 5] = ["dlsym", "dlvsym", "dlopen", "dlmopen", "dl_iterate_phdr"];
 
 /// Prefix of the name of a function's native address.
 pub const ADDRESS: &str = "uruk.at.";
@@ -155,7 +153,7 @@ pub trait Known {
     /// Whether the program's code or data mention an address.
     fn mentions(&self, address: u64) -> bool;
     /// Whether native code takes all of these arguments.
-    fn takes(&self, place: Place, plain: Plain) -> bool;
+    fn takes(&self, place: Place, plain: PlainType) -> bool;
     /// The addresses that native code calls, and whose result it uses.
     fn uses_results(&self, place: Place) -> Vec<(u64, PlainResult)>;
     /// Whether the module's object file, and so its local names, are known.
@@ -208,11 +206,43 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
     });
     let natives = survey.functions.iter();
     let natives: Vec<_> = natives.map(|info| native(info, known, &results)).collect();
-    let refused = refuse(survey, known, &natives, &refused_variables);
-    let merged = merged(survey, known);
+    let refusals = Refusals {
+        survey,
+        known,
+        variables: &refused_variables,
+    };
+    let functions = FunctionChoices {
+        survey,
+        known,
+        refused: refusals.all(&natives),
+        natives,
+        merged: merged(survey, known),
+    };
     for (number, info) in survey.functions.iter().enumerate() {
+        functions.choose(number, info, &mut outcome);
+    }
+    give_samples(survey, known, &mut outcome);
+    outcome
+}
+
+/// The input for the choice of each function.
+struct FunctionChoices<'s> {
+    survey: &'s Survey,
+    known: &'s dyn Known,
+    /// The native code of each function, if it can be adopted.
+    natives: Vec<Option<Place>>,
+    /// Why each function is refused, if it is.
+    refused: Vec<Option<Reason>>,
+    /// The function that the linker merged each with.
+    merged: Vec<Option<String>>,
+}
+
+impl FunctionChoices<'_> {
+    /// Chooses the meaning of the function `number` and of its names.
+    fn choose(&self, number: usize, info: &FunctionInfo, outcome: &mut Outcome) {
+        let known = self.known;
         let name = known.name(&info.name, info.local);
-        let place = natives[number];
+        let (place, refused) = (self.natives[number], &self.refused[number]);
         let at = known.address(&info.name).filter(|_| !info.local);
         if let Some(place) = place {
             let address = format!("{ADDRESS}{name}");
@@ -220,12 +250,12 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
                 .addresses
                 .push((address, at.unwrap_or(place.address)));
         }
-        let keep = keep(info, &name, known, refused[number].is_some());
+        let keep = keep(info, &name, known, refused.is_some());
         if keep != Keep::Body {
             outcome.wanted.push((name.clone(), at));
         }
         // Callers reach its native code; no other file knows a local name.
-        if let (Some(_), Some(place), true) = (&refused[number], place, info.local) {
+        if let (Some(_), Some(place), true) = (refused, place, info.local) {
             outcome.addresses.push((name.clone(), place.address));
         }
         outcome.choices.functions.push(FunctionChoice {
@@ -233,11 +263,16 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             keep,
             name: name.clone(),
         });
-        let counts = keep == Keep::Body || refused[number].is_some();
-        if !(info.defined && counts) {
-            continue;
+        let counts = keep == Keep::Body || refused.is_some();
+        if info.defined && counts {
+            outcome.functions.push(self.chosen(number, info, name));
         }
-        let fate = match (&refused[number], place) {
+    }
+
+    /// The choice for a defined function of that name.
+    fn chosen(&self, number: usize, info: &FunctionInfo, name: String) -> Chosen {
+        let (survey, known, place) = (self.survey, self.known, self.natives[number]);
+        let fate = match (&self.refused[number], place) {
             (Some(reason), _) => Fate::Refused(reason.clone()),
             (None, Some(place)) => Fate::Adopted {
                 entry: place.address,
@@ -247,19 +282,19 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             (None, None) => Fate::WithCallers,
         };
         let reach = reach(survey, number, |callee| {
-            is_apart(survey, &natives, known, callee)
+            is_apart(survey, &self.natives, known, callee)
         });
         let named = |numbers: Vec<usize>| {
             let infos = numbers.into_iter().map(|it| &survey.functions[it]);
             infos.map(|it| known.name(&it.name, it.local)).collect()
         };
         let rests = match fate {
-            Fate::Adopted { .. } => Some(needed(survey, &natives, &refused, number))
+            Fate::Adopted { .. } => Some(needed(survey, &self.natives, &self.refused, number))
                 .filter(|count| *count > MOST_NEEDED)
                 .map(Reason::Needs),
             _ => None,
         };
-        outcome.functions.push(Chosen {
+        Chosen {
             name,
             fate,
             rests,
@@ -268,11 +303,9 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
             called: place.is_none() && is_called(info, known),
             holds: named(reach.holds),
             relies: named(reach.relies),
-            merged: merged[number].clone(),
-        });
+            merged: self.merged[number].clone(),
+        }
     }
-    give_samples(survey, known, &mut outcome);
-    outcome
 }
 
 /// The treatment of a function's body, of that name.
@@ -296,7 +329,7 @@ fn native(info: &FunctionInfo, known: &dyn Known, results: &Results) -> Option<P
     let gives =
         |result| result == PlainResult::Nothing || results.contains(&(place.address, result));
     // The bitcode may use its address where native code no longer has it.
-    let takes = |plain: Plain| known.takes(place, plain) && gives(plain.result);
+    let takes = |plain: PlainType| known.takes(place, plain) && gives(plain.result);
     let takes_all = || info.plain.is_some_and(takes);
     let keeps_type = !info.local
         || info.aliased
@@ -326,105 +359,6 @@ fn is_elsewhere(info: &FunctionInfo, known: &dyn Known) -> bool {
     }
     let place = known.place(&info.name, info.local);
     info.weak && place.is_some_and(|place| !place.weak)
-}
-
-/// Why each function is refused, if it is.
-fn refuse(
-    survey: &Survey,
-    known: &dyn Known,
-    natives: &[Option<Place>],
-    variables: &Refused,
-) -> Vec<Option<Reason>> {
-    let asks = |info: &FunctionInfo| {
-        let callees = info.functions.iter();
-        let mut names = callees.map(|&callee| &survey.functions[callee as usize].name);
-        names.find(|name| ASKING.contains(&name.as_str())).cloned()
-    };
-    let is_missing = |info: &&FunctionInfo| {
-        let found = info.defined || info.optional || (info.copy && info.always_inlined);
-        !(found || known.is_there(&info.name))
-    };
-    let missing = |info: &FunctionInfo| {
-        let callees = info.functions.iter();
-        let mut callees = callees.map(|&callee| &survey.functions[callee as usize]);
-        callees.find(is_missing).map(|info| info.name.clone())
-    };
-    let is_interposed = |info: &FunctionInfo| {
-        let plain = info.defined && !info.local && !info.weak && !info.copy;
-        plain && known.is_elsewhere(&info.name)
-    };
-    let interposed = |info: &FunctionInfo| {
-        let callees = info.functions.iter();
-        let callees = callees.map(|&callee| &survey.functions[callee as usize]);
-        let mut all = std::iter::once(info).chain(callees);
-        all.find(|info| is_interposed(info))
-            .map(|info| info.name.clone())
-    };
-    let text = |info: &FunctionInfo| {
-        let mut kept = info.kept.iter();
-        kept.find_map(|number| variables.texts.get(number)).cloned()
-    };
-    // Which of its addresses is known natively is unknown.
-    let unknown = |info: &FunctionInfo| {
-        let callees = info.functions.iter();
-        let mut callees = callees.map(|&callee| &survey.functions[callee as usize]);
-        let found = callees.find(|it| it.local && it.address_taken && it.defined);
-        found
-            .filter(|_| !known.has_object())
-            .map(|it| it.name.clone())
-    };
-    let mut refused: Vec<Option<Reason>> = survey
-        .functions
-        .iter()
-        .enumerate()
-        .map(|(at, info)| match info.defined {
-            true if info.coroutine => Some(Reason::Coroutine),
-            true if info.instrumented => Some(Reason::Instrumented),
-            true if info.assembly => Some(Reason::Assembly),
-            true if info.labels && natives[at].is_none() => Some(Reason::Labels),
-            true if text(info).is_some() => text(info).map(Reason::Text),
-            true if unknown(info).is_some() => unknown(info).map(Reason::Variable),
-            true if missing(info).is_some() => missing(info).map(Reason::Missing),
-            true if asks(info).is_some() => asks(info).map(Reason::Asks),
-            true if interposed(info).is_some() => interposed(info).map(Reason::Interposed),
-            true => info
-                .variables
-                .iter()
-                .find_map(|number| variables.reasons.get(number))
-                .cloned(),
-            // The variables that it reads are not those of the native code.
-            false if info.copy => info
-                .variables
-                .iter()
-                .find_map(|number| variables.reasons.get(number))
-                .cloned()
-                .or_else(|| text(info).map(Reason::Text)),
-            false => None,
-        })
-        .collect();
-    spread(survey, natives, &mut refused);
-    refused
-}
-
-/// Refuses callers of functions that cannot be called, until none are left.
-fn spread(survey: &Survey, natives: &[Option<Place>], refused: &mut [Option<Reason>]) {
-    let mut again = true;
-    while again {
-        again = false;
-        for (number, info) in survey.functions.iter().enumerate() {
-            if refused[number].is_some() || !info.defined {
-                continue;
-            }
-            let lost = info.functions.iter().find(|&&callee| {
-                refused[callee as usize].is_some() && natives[callee as usize].is_none()
-            });
-            if let Some(&callee) = lost {
-                let name = survey.functions[callee as usize].name.clone();
-                refused[number] = Some(Reason::Calls(name));
-                again = true;
-            }
-        }
-    }
 }
 
 /// Parts of a function that lie elsewhere, with its `name` in the session.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
-use uruk::live::rebound::{Plain, PlainResult};
+use uruk::live::rebound::{PlainResult, PlainType};
 
 use crate::arguments;
 use crate::choose::{Known, OF, ROOMS, Text, session_name};
@@ -348,7 +348,7 @@ impl Known for Module {
         self.program.image.mentions.contains(address)
     }
 
-    fn takes(&self, place: Place, plain: Plain) -> bool {
+    fn takes(&self, place: Place, plain: PlainType) -> bool {
         /// Bytes that are examined.
         const MOST: u64 = 512;
         let code = self.code(place, MOST);

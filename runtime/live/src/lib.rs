@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`settings`], [`program`] (the files of the process), [`choose`] (functions that may
 //! be compiled again, as pure decisions), `variables` (their references), `reach` (bodies in the native
-//! code of other functions), `reason` (reasons against compiling) and [`known`] (the facts behind
+//! code of other functions), `reason` and `refusals` (reasons against compiling) and [`known`] (the facts behind
 //! choices), `arguments` (arguments that native code takes), `allocation` (programs that stay native),
 //! [`entries`] (writes to text), [`locked`], [`function`], [`session`], [`explain`], [`swap`], `meaning`
 //! (names of new code), `callers` (native callers that new bodies do not fit), `merged` (functions with
@@ -46,6 +46,7 @@ pub mod program;
 mod question;
 mod reach;
 mod reason;
+mod refusals;
 mod refused;
 mod seats;
 mod sent;

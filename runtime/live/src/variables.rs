@@ -40,7 +40,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use uruk::live::rebound::{Access, FunctionInfo, Part, Survey, Uses, VariableChoice, VariableInfo};
+use uruk::live::rebound::{
+    FunctionInfo, Part, Survey, Uses, VariableAccess, VariableChoice, VariableInfo,
+};
 
 use crate::choose::{Known, Outcome, Reason, Text};
 use crate::program::symbols::{Place, PlaceKind};
@@ -239,7 +241,7 @@ fn removed(
         Uses::Accessed(accesses) => {
             let places = parts(info, accesses, known, names)?;
             let name = |number| known.name(&part_name(&info.name, number), true);
-            let part = |(number, (access, place)): (usize, (&Access, Place))| {
+            let part = |(number, (access, place)): (usize, (&VariableAccess, Place))| {
                 outcome.addresses.push((name(number), place.address));
                 Part {
                     offset: access.offset,
@@ -263,7 +265,7 @@ fn part_name(name: &str, number: usize) -> String {
 /// Places of a variable's parts in the program, one for each access, if these are certainly its parts.
 fn parts(
     info: &VariableInfo,
-    accesses: &[Access],
+    accesses: &[VariableAccess],
     known: &dyn Known,
     names: &Names<'_>,
 ) -> Option<Vec<Place>> {
@@ -280,7 +282,7 @@ fn parts(
     if end > info.size || next.is_some() || taken {
         return None;
     }
-    let place = |(number, access): (usize, &Access)| {
+    let place = |(number, access): (usize, &VariableAccess)| {
         let place = known.place(&name(number), true)?;
         (place.kind == PlaceKind::Data && place.size == access.size).then_some(place)
     };

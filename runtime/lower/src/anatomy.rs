@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashSet;
 use uruk_bitcode::ir::{
-    Attribute, Attributes, BinaryOp, Body, CastOp, Constant, Definition, GlobalKind, Instruction,
-    Module, Op, Ordering, Type, TypeId, ValueId,
+    Attribute, Attributes, BinaryOp, Body, Call, CastOp, Constant, Definition, GlobalKind,
+    Instruction, Module, Op, Ordering, Type, TypeId, ValueId,
 };
 use uruk_leaving::{Anatomy, Carried, Code, Facts, Meaning, NONE, Reason, Simple};
 
@@ -192,27 +192,14 @@ impl Telling<'_> {
             Some(ty) => self.lowering.known.carried(ty),
             None => Carried::Never,
         };
-        let (mut meaning, mut facts) = (Meaning::Nothing, Facts::none());
+        let mut facts = Facts::none();
         match &it.op {
             Op::Load {
                 volatile, ordering, ..
             } => facts = special(*volatile, *ordering),
             Op::Store {
                 volatile, ordering, ..
-            } => {
-                let &[to, value] = operands else {
-                    return invalid("another number of operands");
-                };
-                facts = special(*volatile, *ordering);
-                carried = match body.type_of(self.module, value) {
-                    Some(ty) => self.lowering.known.carried(ty),
-                    None => return invalid("a value without a type"),
-                };
-                self.anatomy.add_operand(self.number(value));
-                self.anatomy.add_operand(self.number(to));
-                self.anatomy.add(code, meaning, facts, carried);
-                return Ok(());
-            }
+            } => return self.store(code, special(*volatile, *ordering), operands),
             Op::ExtractValue(path) => facts = Facts::FIRST.when(**path == [0]),
             Op::GetElementPtr(_) | Op::Cast(CastOp::BitCast) => {
                 let fixed = operands.iter().skip(1).all(|&it| self.is_constant(it));
@@ -224,35 +211,57 @@ impl Telling<'_> {
                 carried = self.lowering.known.carried(*of);
                 facts = self.room(*of, operands, is_entry);
             }
-            Op::Call(call) | Op::Invoke(call, _) => {
-                let Some((&callee, arguments)) = operands.split_first() else {
-                    return invalid("another number of operands");
-                };
-                let lists = &self.lowering.known.specially;
-                let specially = lists.get(call.attributes.0 as usize) == Some(&true);
-                facts =
-                    Facts::MUST_TAIL.when(call.must_tail) | Facts::PASSES_SPECIALLY.when(specially);
-                if let Some(Definition::Global(global)) = body.definition(self.module, callee) {
-                    if self.name(global).starts_with("llvm.dbg.") {
-                        let none = (Meaning::Nothing, Facts::none(), Carried::Never);
-                        self.anatomy.add(Code::Nothing, none.0, none.1, none.2);
-                        return Ok(());
-                    }
-                    meaning = self.lowering.known.meanings[global as usize];
-                    let volatile = meaning == Meaning::Memory && self.is_volatile(arguments);
-                    facts = facts
-                        | Facts::SPECIAL.when(volatile)
-                        | Facts::FUSED.when(self.splits && self.is_fused(global));
-                }
-                self.add(arguments);
-                self.add(body.bundled(at));
-                self.add(&[callee]);
-                self.anatomy.add(code, meaning, facts, carried);
-                return Ok(());
-            }
+            Op::Call(call) | Op::Invoke(call, _) => return self.call(at, code, call, carried),
             _ => {}
         }
         self.operands(it, operands);
+        self.anatomy.add(code, Meaning::Nothing, facts, carried);
+        Ok(())
+    }
+
+    /// Describes a store, whose type is that of the stored value.
+    fn store(&mut self, code: Code, facts: Facts, operands: &[ValueId]) -> Covered<()> {
+        let &[to, value] = operands else {
+            return invalid("another number of operands");
+        };
+        let carried = match self.body.type_of(self.module, value) {
+            Some(ty) => self.lowering.known.carried(ty),
+            None => return invalid("a value without a type"),
+        };
+        self.anatomy.add_operand(self.number(value));
+        self.anatomy.add_operand(self.number(to));
+        self.anatomy.add(code, Meaning::Nothing, facts, carried);
+        Ok(())
+    }
+
+    /// Describes the instruction `at`, a call with a result of that kind; records for debuggers are
+    /// no calls.
+    fn call(&mut self, at: usize, code: Code, call: &Call, carried: Carried) -> Covered<()> {
+        let body = self.body;
+        let operands = body.operands_of(&body.instructions[at]);
+        let Some((&callee, arguments)) = operands.split_first() else {
+            return invalid("another number of operands");
+        };
+        let lists = &self.lowering.known.specially;
+        let specially = lists.get(call.attributes.0 as usize) == Some(&true);
+        let mut meaning = Meaning::Nothing;
+        let mut facts =
+            Facts::MUST_TAIL.when(call.must_tail) | Facts::PASSES_SPECIALLY.when(specially);
+        if let Some(Definition::Global(global)) = body.definition(self.module, callee) {
+            if self.name(global).starts_with("llvm.dbg.") {
+                let none = (Meaning::Nothing, Facts::none(), Carried::Never);
+                self.anatomy.add(Code::Nothing, none.0, none.1, none.2);
+                return Ok(());
+            }
+            meaning = self.lowering.known.meanings[global as usize];
+            let volatile = meaning == Meaning::Memory && self.is_volatile(arguments);
+            facts = facts
+                | Facts::SPECIAL.when(volatile)
+                | Facts::FUSED.when(self.splits && self.is_fused(global));
+        }
+        self.add(arguments);
+        self.add(body.bundled(at));
+        self.add(&[callee]);
         self.anatomy.add(code, meaning, facts, carried);
         Ok(())
     }

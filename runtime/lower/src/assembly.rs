@@ -28,7 +28,7 @@ impl Reading<'_> {
             Some(result) => self.leaves(self.type_of(result)?)?,
             None => &[],
         };
-        let wanted = Wanted::of(&assembly.constraints);
+        let wanted = WantedOperands::of(&assembly.constraints);
         let Some(wanted) = wanted.filter(|wanted| wanted.taken.len() == leaves.len()) else {
             return not("assembly");
         };
@@ -58,7 +58,7 @@ impl Reading<'_> {
         &self,
         call: &bitcode::Call,
         arguments: &[ValueId],
-        wanted: &Wanted,
+        wanted: &WantedOperands,
     ) -> Covered<bool> {
         if arguments.len() != wanted.in_memory.len() {
             return Ok(false);
@@ -86,17 +86,17 @@ pub(crate) fn is_empty(text: &str) -> bool {
 }
 
 /// Operands of assembly, as its constraints say.
-struct Wanted {
+struct WantedOperands {
     /// For each result, which argument shares its register.
     taken: SmallVec<[u32; 2]>,
     /// For each argument, whether it is the address of an operand in memory.
     in_memory: SmallVec<[bool; 4]>,
 }
 
-impl Wanted {
+impl WantedOperands {
     /// Reads constraints; `None` if a result has a register to itself, or a constraint is not in a
     /// form that compilers write.
-    fn of(constraints: &str) -> Option<Wanted> {
+    fn of(constraints: &str) -> Option<WantedOperands> {
         let (mut results, mut in_memory) = (Vec::new(), SmallVec::new());
         // Outputs in order: of those in memory the address is an argument.
         let mut outputs = 0u32;
@@ -138,7 +138,7 @@ impl Wanted {
         }
         let taken = results.into_iter().map(|(_, taken)| taken);
         let taken = taken.collect::<Option<_>>()?;
-        Some(Wanted { taken, in_memory })
+        Some(WantedOperands { taken, in_memory })
     }
 }
 
@@ -158,12 +158,12 @@ fn is_plain(constraint: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Wanted;
+    use super::WantedOperands;
 
     #[test]
     fn results_are_the_arguments_that_share_their_registers() {
         let of = |constraints| {
-            let wanted = Wanted::of(constraints)?;
+            let wanted = WantedOperands::of(constraints)?;
             Some((wanted.taken.to_vec(), wanted.in_memory.to_vec()))
         };
         assert_eq!(of(""), Some((vec![], vec![])));

@@ -6,7 +6,7 @@ use uruk_bitcode::ir::{Attribute, Attributes, AttributesId, TypeId};
 
 mod wants;
 
-pub(crate) use wants::{Place, Wants};
+pub(crate) use wants::{AttributePlace, Wants};
 
 /// The effect of one attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -283,13 +283,13 @@ impl List {
             passed[at] = passed[at].and(Passed::of(list));
         }
         let mut wants = vec![Wants::default(); passed.len()];
-        wants[0] = Wants::of(&attributes.result, Place::Result);
+        wants[0] = Wants::of(&attributes.result, AttributePlace::Result);
         for (index, list) in &attributes.parameters {
             if let Some(wants) = wants.get_mut(*index as usize + 1) {
-                *wants = Wants::of(list, Place::Parameter);
+                *wants = Wants::of(list, AttributePlace::Parameter);
             }
         }
-        if !Wants::of(&attributes.function, Place::Function).is_nothing() {
+        if !Wants::of(&attributes.function, AttributePlace::Function).is_nothing() {
             whole.not = Some(ODD);
         }
         List {

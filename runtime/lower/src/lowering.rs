@@ -39,6 +39,36 @@ impl Reading<'_> {
                 self.bind(it, scalars)
             }
             B::True => self.stand(it, [Operand::Int(1)]),
+            B::Library(name) => self.library_call(it, name),
+            B::Power => self.power(it),
+            B::Fraction => self.fraction(it),
+            B::Memory(op) => self.memory(it, op),
+            B::Saturated(signed) => self.saturated(it, signed),
+            B::Order(signed) => self.order(it, signed),
+            B::FloatClass => self.float_class(it),
+            B::IsConstant => {
+                let [value] = self.arguments(it)?;
+                let is = self.is_manifest(value, 0)?;
+                self.stand(it, [Operand::Int(u64::from(is))])
+            }
+            B::ObjectSize => self.object_size(it),
+            B::Mask => {
+                let list = self.arguments(it)?;
+                let list = self.all_as(list, Type::PTR)?;
+                self.emit_for(it, Op::Int(IntOp::And, Type::PTR, list))
+            }
+            B::LoadRelative => self.load_relative(it),
+            B::Reduce(by) => self.reduce(it, by),
+            B::Signs => self.signs(it),
+            B::Lanes(op) => self.machine_lanes(it, op),
+            other => self.number_intrinsic(it, other),
+        }
+    }
+
+    /// Intrinsics on numbers, lane by lane, and those on the machine.
+    fn number_intrinsic(&mut self, it: &Instruction, becomes: Becomes) -> Covered<()> {
+        use Becomes as B;
+        match becomes {
             B::Int(op) => self.int_intrinsic(it, op),
             B::Overflow(op) => self.overflow(it, op),
             B::Bits(op) => self.bits(it, op),
@@ -75,28 +105,6 @@ impl Reading<'_> {
                     reading.emit_one(Op::Float(FloatOp::Add, ty, [product, c]))
                 })
             }
-            B::Library(name) => self.library_call(it, name),
-            B::Power => self.power(it),
-            B::Fraction => self.fraction(it),
-            B::Memory(op) => self.memory(it, op),
-            B::Saturated(signed) => self.saturated(it, signed),
-            B::Order(signed) => self.order(it, signed),
-            B::FloatClass => self.float_class(it),
-            B::IsConstant => {
-                let [value] = self.arguments(it)?;
-                let is = self.is_manifest(value, 0)?;
-                self.stand(it, [Operand::Int(u64::from(is))])
-            }
-            B::ObjectSize => self.object_size(it),
-            B::Mask => {
-                let list = self.arguments(it)?;
-                let list = self.all_as(list, Type::PTR)?;
-                self.emit_for(it, Op::Int(IntOp::And, Type::PTR, list))
-            }
-            B::LoadRelative => self.load_relative(it),
-            B::Reduce(by) => self.reduce(it, by),
-            B::Signs => self.signs(it),
-            B::Lanes(op) => self.machine_lanes(it, op),
             other => self.machine(it, other),
         }
     }

@@ -90,7 +90,7 @@ const NONE: Info = Info {
 
 /// A field of a struct.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Field {
+pub(crate) struct StructField {
     pub(crate) ty: TypeId,
     /// Offset in bytes.
     pub(crate) offset: u64,
@@ -102,7 +102,7 @@ pub(crate) struct Field {
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     infos: Vec<Info>,
-    fields: Vec<Field>,
+    fields: Vec<StructField>,
     leaves: Vec<Leaf>,
 }
 
@@ -149,7 +149,7 @@ impl Types {
     }
 
     /// A field of a struct; `None` if it has fewer.
-    pub(crate) fn field(&self, fields: u32, count: u32, index: u64) -> Option<Field> {
+    pub(crate) fn field(&self, fields: u32, count: u32, index: u64) -> Option<StructField> {
         let index = u32::try_from(index).ok().filter(|&it| it < count)?;
         Some(self.fields[(fields + index) as usize])
     }
@@ -232,7 +232,7 @@ impl Types {
                 most = most.max(align);
                 offset = offset.next_multiple_of(align.into());
             }
-            self.fields.push(Field { ty, offset, leaf });
+            self.fields.push(StructField { ty, offset, leaf });
             leaf += leaves.map_or(0, |(_, count)| count);
             // Both are at most `MOST_BYTES`.
             offset += size;

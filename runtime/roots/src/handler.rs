@@ -76,12 +76,12 @@ pub(crate) static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
 
 /// Stacks of handlers, each of [`STACK`] bytes.
 #[repr(C, align(4096))]
-struct Stacks(UnsafeCell<[[u8; STACK]; SLOTS]>);
+struct HandlerStacks(UnsafeCell<[[u8; STACK]; SLOTS]>);
 
 // SAFETY: only the handler that took a stack's bit of `FREE` uses it.
-unsafe impl Sync for Stacks {}
+unsafe impl Sync for HandlerStacks {}
 
-static STACKS: Stacks = Stacks(UnsafeCell::new([[0; STACK]; SLOTS]));
+static STACKS: HandlerStacks = HandlerStacks(UnsafeCell::new([[0; STACK]; SLOTS]));
 
 /// Free stacks, one bit each.
 static FREE: AtomicU64 = AtomicU64::new(u64::MAX);

@@ -127,8 +127,8 @@ impl<'a> Looker<'a> {
             match self.look_once(tid) {
                 Ok(Some(bytes)) => return Look::Scanned { tries, bytes },
                 Ok(None) => last = Look::Running,
-                Err(Stop::Look(look)) => return look,
-                Err(Stop::Trouble(trouble)) => match self.cure(trouble) {
+                Err(LookStop::Look(look)) => return look,
+                Err(LookStop::Trouble(trouble)) => match self.cure(trouble) {
                     Ok(()) => last = Look::Failed(why(trouble)),
                     Err(why) => return Look::Failed(why),
                 },
@@ -138,17 +138,17 @@ impl<'a> Looker<'a> {
     }
 
     /// Scans once; `None`: the thread moved meanwhile.
-    fn look_once(&mut self, tid: i32) -> Result<Option<u64>, Stop> {
+    fn look_once(&mut self, tid: i32) -> Result<Option<u64>, LookStop> {
         let switches = task::switches(tid)?;
         let before = task::outside(tid)?;
         let (number, words) = match before {
-            Outside::Running | Outside::InFault => return Err(Stop::Look(Look::Running)),
-            Outside::Ended => return Err(Stop::Look(Look::Gone)),
+            Outside::Running | Outside::InFault => return Err(LookStop::Look(Look::Running)),
+            Outside::Ended => return Err(LookStop::Look(Look::Gone)),
             Outside::InCall { number, words } => (number, words),
         };
         mask::note_call(number);
         if self.has_child_on_this_memory(number, words[0]) {
-            return Err(Stop::Look(Look::Vfork));
+            return Err(LookStop::Look(Look::Vfork));
         }
         self.hits.reset(&self.range);
         for word in words {
@@ -163,7 +163,7 @@ impl<'a> Looker<'a> {
         match scanned {
             Ok(bytes) => Ok(same.then_some(bytes)),
             Err(_) if !same => Ok(None),
-            Err(trouble) => Err(Stop::Trouble(trouble)),
+            Err(trouble) => Err(LookStop::Trouble(trouble)),
         }
     }
 
@@ -265,12 +265,12 @@ impl<'a> Looker<'a> {
 }
 
 /// Reasons that end a look early.
-enum Stop {
+enum LookStop {
     Look(Look),
     Trouble(Trouble),
 }
 
-impl From<Unread> for Stop {
+impl From<Unread> for LookStop {
     fn from(unread: Unread) -> Self {
         Self::Look(match unread {
             Unread::Gone => Look::Gone,

@@ -241,7 +241,7 @@ fn parse(text: &[u8]) -> Vec<Area> {
 }
 
 /// One mapping: `start-end perms offset device inode [path]`.
-pub(crate) struct Line<'a> {
+pub(crate) struct MapLine<'a> {
     pub(crate) range: Range<u64>,
     /// `r`, `w`, `x` and `p` or `s`; `-` for what is not there.
     pub(crate) permissions: &'a [u8],
@@ -253,11 +253,11 @@ pub(crate) struct Line<'a> {
 }
 
 /// The mappings in the text of `/proc/self/maps`.
-pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = Line<'_>> {
+pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = MapLine<'_>> {
     text.split(|&byte| byte == b'\n').filter_map(parse_line)
 }
 
-fn parse_line(line: &[u8]) -> Option<Line<'_>> {
+fn parse_line(line: &[u8]) -> Option<MapLine<'_>> {
     let mut words = line.split(|&byte| byte == b' ').filter(|w| !w.is_empty());
     let range = std::str::from_utf8(words.next()?).ok()?;
     let (start, end) = range.split_once('-')?;
@@ -266,7 +266,7 @@ fn parse_line(line: &[u8]) -> Option<Line<'_>> {
     let permissions = words.next()?;
     let offset = words.next()?;
     let inode = words.nth(1)?;
-    Some(Line {
+    Some(MapLine {
         range: start..end,
         permissions,
         anonymous: inode == b"0",

@@ -22,7 +22,7 @@ use crate::report::{How, Report, ScanTrouble, StackReport, ThreadReport, Wanted}
 use crate::settle::{Asked, Settling};
 use crate::shadow;
 use crate::sharers;
-use crate::stacks::{Place, StackId, Stacks};
+use crate::stacks::{StackId, StackPlace, Stacks};
 use crate::sync::Ordering;
 use crate::sys;
 use crate::task;
@@ -219,9 +219,9 @@ impl Roots {
         }
         let mut report = scan.report;
         match self.stacks.place(&before, elsewhere()) {
-            Place::Known => {}
-            Place::Unknown(sp) => report.unknown_stack = Some(sp),
-            Place::Unsure => drop(report.trouble.get_or_insert(ScanTrouble::Unsettled)),
+            StackPlace::Known => {}
+            StackPlace::Unknown(sp) => report.unknown_stack = Some(sp),
+            StackPlace::Unsure => drop(report.trouble.get_or_insert(ScanTrouble::Unsettled)),
         }
         let answered = report.threads.iter().all(|thread| thread.how.answered());
         report.complete = answered && report.trouble.is_none() && only.is_none();

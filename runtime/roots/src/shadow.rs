@@ -23,7 +23,7 @@
 //!
 //! | field | written by | ordering |
 //! |---|---|---|
-//! | `Place::version` | the writer of the rest, with all signals blocked | odd: acquire-release compare-exchange; even: release, pairs with the acquire in `read` |
+//! | `ActionPlace::version` | the writer of the rest, with all signals blocked | odd: acquire-release compare-exchange; even: release, pairs with the acquire in `read` |
 //! | `handler`, `flags`, `mask` | the thread that made `version` odd | relaxed between the two |
 //! | `OWNER` | installing, the child of a fork | relaxed: same process |
 //! | `COVERED` | a thread that finds another handler in the kernel than it set | relaxed: a hint, only ever set |
@@ -52,15 +52,15 @@ const FLAGS: u64 = (libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART) as u
 const THEIRS: u64 = (libc::SA_ONSTACK | libc::SA_RESTART) as u64;
 
 /// The program's action for one candidate.
-struct Place {
+struct ActionPlace {
     version: AtomicU32,
     handler: AtomicU64,
     flags: AtomicU64,
     mask: AtomicU64,
 }
 
-static PLACES: [Place; CANDIDATES.len()] = [const {
-    Place {
+static PLACES: [ActionPlace; CANDIDATES.len()] = [const {
+    ActionPlace {
         version: AtomicU32::new(0),
         handler: AtomicU64::new(0),
         flags: AtomicU64::new(0),
@@ -74,7 +74,7 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 /// The process in which a thread changes an action, or 0.
 static LOCK: AtomicU32 = AtomicU32::new(0);
 
-impl Place {
+impl ActionPlace {
     fn read(&self) -> Action {
         loop {
             // Acquire: pairs with the release at the end of `write`.
@@ -154,7 +154,7 @@ impl Drop for Locked {
     }
 }
 
-fn place(signal: i32) -> Option<&'static Place> {
+fn place(signal: i32) -> Option<&'static ActionPlace> {
     let at = CANDIDATES.iter().position(|&one| one == signal)?;
     PLACES.get(at)
 }
@@ -182,7 +182,7 @@ fn ours(wanted: &Action) -> Action {
 
 /// The program's action for a candidate that has our handler.
 pub(crate) fn wanted(signal: i32) -> Action {
-    place(signal).map_or(Action::default(), Place::read)
+    place(signal).map_or(Action::default(), ActionPlace::read)
 }
 
 /// Resets the action in the handler, all signals blocked: a handler for one call (`SA_RESETHAND`) was

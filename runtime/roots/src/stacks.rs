@@ -24,7 +24,7 @@ use crate::error::RootsError;
 pub struct StackId(usize);
 
 #[derive(Debug, Default)]
-struct Entry {
+struct StackEntry {
     start: AtomicU64,
     end: AtomicU64,
 }
@@ -32,7 +32,7 @@ struct Entry {
 /// The table.
 #[derive(Debug)]
 pub(crate) struct Stacks {
-    entries: Box<[Entry]>,
+    entries: Box<[StackEntry]>,
     /// Entries from here on were never used.
     used: AtomicUsize,
     /// Stacks that were unregistered so far.
@@ -50,7 +50,7 @@ pub(crate) struct Before {
 
 /// The stack of a thread that was found away from its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StackPlace {
     /// A registered one, or all threads were on their own.
     Known,
     /// It may be one that was unregistered meanwhile.
@@ -66,7 +66,7 @@ const MOST_UNSURE: u32 = 100;
 impl Stacks {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
-            entries: (0..capacity).map(|_| Entry::default()).collect(),
+            entries: (0..capacity).map(|_| StackEntry::default()).collect(),
             used: AtomicUsize::new(0),
             gone: AtomicU64::new(0),
             unsure: AtomicU32::new(0),
@@ -85,18 +85,18 @@ impl Stacks {
 
     /// The kind of stack at `found`, where a thread was away from its own stack during a scan that began
     /// after `before` and has ended.
-    pub(crate) fn place(&self, before: &Before, found: Option<u64>) -> Place {
+    pub(crate) fn place(&self, before: &Before, found: Option<u64>) -> StackPlace {
         let holds = |ranges: &[Range<u64>], sp| ranges.iter().any(|range| range.contains(&sp));
         let unknown = found.filter(|&sp| !holds(&before.ranges, sp) && !holds(&self.ranges(), sp));
         let Some(sp) = unknown else {
             self.unsure.store(0, Ordering::Relaxed);
-            return Place::Known;
+            return StackPlace::Known;
         };
         // After the ranges: a stack missing there is counted.
         let same = self.gone() == before.gone;
         match same || self.unsure.fetch_add(1, Ordering::Relaxed) >= MOST_UNSURE {
-            true => Place::Unknown(sp),
-            false => Place::Unsure,
+            true => StackPlace::Unknown(sp),
+            false => StackPlace::Unsure,
         }
     }
 
@@ -160,7 +160,7 @@ impl Stacks {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_UNSURE, Place, Stacks};
+    use super::{MOST_UNSURE, StackPlace, Stacks};
 
     #[test]
     fn entries_are_reused_and_bounded() {
@@ -186,23 +186,32 @@ mod tests {
         let stacks = Stacks::new(4);
         let held = stacks.register(0x1000..0x2000).expect("room");
         let before = stacks.before();
-        assert_eq!(stacks.place(&before, Some(0x1800)), Place::Known);
-        assert_eq!(stacks.place(&before, Some(0x3000)), Place::Unknown(0x3000));
+        assert_eq!(stacks.place(&before, Some(0x1800)), StackPlace::Known);
+        assert_eq!(
+            stacks.place(&before, Some(0x3000)),
+            StackPlace::Unknown(0x3000)
+        );
         // Unregistered while the scan is under way.
         stacks.unregister(held);
-        assert_eq!(stacks.place(&before, Some(0x1800)), Place::Known);
+        assert_eq!(stacks.place(&before, Some(0x1800)), StackPlace::Known);
         // Registered and unregistered meanwhile: undetermined.
         let short = stacks.register(0x3000..0x4000).expect("room");
-        assert_eq!(stacks.place(&before, Some(0x3800)), Place::Known);
+        assert_eq!(stacks.place(&before, Some(0x3800)), StackPlace::Known);
         stacks.unregister(short);
         for _ in 0..MOST_UNSURE {
-            assert_eq!(stacks.place(&before, Some(0x3800)), Place::Unsure);
+            assert_eq!(stacks.place(&before, Some(0x3800)), StackPlace::Unsure);
         }
-        assert_eq!(stacks.place(&before, Some(0x3800)), Place::Unknown(0x3800));
-        assert_eq!(stacks.place(&before, None), Place::Known);
-        assert_eq!(stacks.place(&before, Some(0x3800)), Place::Unsure);
+        assert_eq!(
+            stacks.place(&before, Some(0x3800)),
+            StackPlace::Unknown(0x3800)
+        );
+        assert_eq!(stacks.place(&before, None), StackPlace::Known);
+        assert_eq!(stacks.place(&before, Some(0x3800)), StackPlace::Unsure);
         let before = stacks.before();
-        assert_eq!(stacks.place(&before, Some(0x3800)), Place::Unknown(0x3800));
+        assert_eq!(
+            stacks.place(&before, Some(0x3800)),
+            StackPlace::Unknown(0x3800)
+        );
     }
 
     #[test]

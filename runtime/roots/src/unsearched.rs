@@ -19,13 +19,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Largest number of ranges.
 const PLACES: usize = 4096;
 
-struct Place {
+struct ThreadPlace {
     start: AtomicU64,
     size: AtomicU64,
 }
 
-static TABLE: [Place; PLACES] = [const {
-    Place {
+static TABLE: [ThreadPlace; PLACES] = [const {
+    ThreadPlace {
         start: AtomicU64::new(0),
         size: AtomicU64::new(0),
     }

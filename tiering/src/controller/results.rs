@@ -9,7 +9,7 @@ use super::{Controller, Decision, Job, Outcome, Reason};
 
 /// The measurements of the version before, for a comparison.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Trial {
+pub(super) struct VersionTrial {
     before: Measured,
     from: Tier,
 }
@@ -57,7 +57,8 @@ impl Controller {
                     && from < job.tier
                     && self.trials.len() < TRIALS
                 {
-                    self.trials.insert(job.function, Trial { before, from });
+                    self.trials
+                        .insert(job.function, VersionTrial { before, from });
                 }
             }
             Outcome::Failed { .. } => activity.bar(job.tier),
@@ -73,7 +74,7 @@ impl Controller {
 
     /// Compares a version with the one before, if both have enough measurements.
     pub(super) fn judge(&mut self, function: FunctionId) {
-        let Some(&Trial { before, from }) = self.trials.get(&function) else {
+        let Some(&VersionTrial { before, from }) = self.trials.get(&function) else {
             return;
         };
         let least = self.config.trial_samples;

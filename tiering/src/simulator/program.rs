@@ -9,7 +9,7 @@ use super::{Guest, Random, Workload};
 
 /// A function.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct FunctionShape {
     /// The facts that a compiler gets.
     pub facts: Facts,
     /// Time between two entries or back edges at tier 1, in ns.
@@ -22,10 +22,10 @@ pub struct Shape {
     pub resident: bool,
 }
 
-impl Shape {
+impl FunctionShape {
     /// A function of a size, with typical numbers.
-    pub fn of(instructions: u32) -> Shape {
-        Shape {
+    pub fn of(instructions: u32) -> FunctionShape {
+        FunctionShape {
             facts: Facts {
                 instructions,
                 ..Facts::default()
@@ -37,9 +37,9 @@ impl Shape {
         }
     }
 
-    /// Like [`Shape::of`], with a loop that runs so often per entry.
-    pub fn looping(instructions: u32, loops_per_entry: f64) -> Shape {
-        let mut shape = Shape::of(instructions);
+    /// Like [`FunctionShape::of`], with a loop that runs so often per entry.
+    pub fn looping(instructions: u32, loops_per_entry: f64) -> FunctionShape {
+        let mut shape = FunctionShape::of(instructions);
         shape.facts.loops = 1;
         shape.event_ns /= 2.0;
         shape.loops_per_entry = loops_per_entry;
@@ -67,7 +67,7 @@ pub struct Phase {
 /// A program of one thread: function `n` has the `n`-th shape.
 #[derive(Clone, Debug)]
 pub struct Program {
-    shapes: Vec<Shape>,
+    shapes: Vec<FunctionShape>,
     phases: Vec<Phase>,
     /// Time per sample; `None`: not sampled.
     period: Option<Nanos>,
@@ -89,7 +89,7 @@ pub struct Program {
 
 impl Program {
     /// A program that ends after its phases.
-    pub fn new(shapes: Vec<Shape>, phases: Vec<Phase>, period: Option<Nanos>) -> Program {
+    pub fn new(shapes: Vec<FunctionShape>, phases: Vec<Phase>, period: Option<Nanos>) -> Program {
         Program {
             shapes,
             phases,
@@ -117,9 +117,9 @@ impl Program {
         Nanos::from_f64(self.worked)
     }
 
-    fn shape(&self, function: FunctionId) -> Shape {
+    fn shape(&self, function: FunctionId) -> FunctionShape {
         let shape = self.shapes.get(function.0 as usize);
-        shape.copied().unwrap_or(Shape::of(1))
+        shape.copied().unwrap_or(FunctionShape::of(1))
     }
 
     /// The speedup over tier 1 at which a function runs at present.

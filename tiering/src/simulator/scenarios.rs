@@ -2,7 +2,7 @@
 
 use crate::ids::{FunctionId, Nanos};
 
-use super::{Phase, Program, Random, Shape};
+use super::{FunctionShape, Phase, Program, Random};
 
 /// Names and descriptions.
 pub const ALL: [(&str, &str); 11] = [
@@ -44,27 +44,27 @@ const PERIOD: Nanos = Nanos::from_ms(1);
 pub fn named(name: &str, seed: u64) -> Option<Program> {
     let mut random = Random::new(seed ^ 0x5ce7_a210);
     Some(match name {
-        "hello" => one_phase(vec![Shape::of(40); 6], 1, |_| 1.0),
+        "hello" => one_phase(vec![FunctionShape::of(40); 6], 1, |_| 1.0),
         "startup" => {
             let shapes = sizes(400, &mut random);
             one_phase(shapes, 10, |_| 1.0)
         }
-        "hot-function" => one_phase(vec![Shape::of(200)], 2000, |_| 1.0),
+        "hot-function" => one_phase(vec![FunctionShape::of(200)], 2000, |_| 1.0),
         "hot-loop" => {
-            let mut shape = Shape::looping(60, 0.0);
+            let mut shape = FunctionShape::looping(60, 0.0);
             shape.resident = true;
             one_phase(vec![shape], 1000, |_| 1.0)
         }
         "interpreter" => {
             let mut shapes = sizes(20, &mut random);
-            let mut main = Shape::looping(5000, 1e9);
+            let mut main = FunctionShape::looping(5000, 1e9);
             main.facts.loops = 40;
             shapes.insert(0, main);
             one_phase(shapes, 3000, |index| if index == 0 { 20.0 } else { 1.0 })
         }
         "dispatch" => {
             let mut shapes = called(30, &mut random);
-            let mut main = Shape::looping(9081, 1e4);
+            let mut main = FunctionShape::looping(9081, 1e4);
             (main.facts.loops, main.facts.calls) = (7, 175);
             shapes.insert(0, main);
             one_phase(shapes, 6000, |index| if index == 0 { 200.0 } else { 1.0 })
@@ -86,7 +86,12 @@ pub fn named(name: &str, seed: u64) -> Option<Program> {
                 work: Nanos::from_ms(5),
                 mix: vec![(FunctionId(function), 1.0)],
             });
-            Program::new(vec![Shape::of(150); 2], phases.collect(), Some(PERIOD)).repeating()
+            Program::new(
+                vec![FunctionShape::of(150); 2],
+                phases.collect(),
+                Some(PERIOD),
+            )
+            .repeating()
         }
         "crowd" => {
             let shapes = sizes(3000, &mut random);
@@ -106,19 +111,19 @@ pub fn named(name: &str, seed: u64) -> Option<Program> {
 
 /// Functions of the sizes and loops of a C program: a few instructions to a thousand, a
 /// third with a loop.
-fn sizes(count: u32, random: &mut Random) -> Vec<Shape> {
+fn sizes(count: u32, random: &mut Random) -> Vec<FunctionShape> {
     let shape = |_| {
         let instructions = (8.0 * (random.unit() * 4.8).exp()) as u32;
         match random.below(3) {
-            0 => Shape::looping(instructions, 20.0),
-            _ => Shape::of(instructions),
+            0 => FunctionShape::looping(instructions, 20.0),
+            _ => FunctionShape::of(instructions),
         }
     };
     (0..count).map(shape).collect()
 }
 
 /// Like [`sizes`], with calls in most functions, as in larger programs.
-fn called(count: u32, random: &mut Random) -> Vec<Shape> {
+fn called(count: u32, random: &mut Random) -> Vec<FunctionShape> {
     let mut shapes = sizes(count, random);
     for shape in &mut shapes {
         shape.facts.calls = random.below(5) as u32;
@@ -127,7 +132,7 @@ fn called(count: u32, random: &mut Random) -> Vec<Shape> {
 }
 
 /// All functions in one phase; `share` gives the part of the work of each.
-fn one_phase(shapes: Vec<Shape>, work_ms: u64, share: impl Fn(usize) -> f64) -> Program {
+fn one_phase(shapes: Vec<FunctionShape>, work_ms: u64, share: impl Fn(usize) -> f64) -> Program {
     let functions = 0..shapes.len();
     let mix = functions.map(|index| (FunctionId(index as u32), share(index)));
     let phase = Phase {

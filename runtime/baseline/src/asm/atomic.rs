@@ -1,6 +1,6 @@
 //! Atomic read-modify-write instructions and fences.
 
-use super::encode::{Imm, Opcode, Operand};
+use super::encode::{Imm, Opcode, RmOperand};
 use super::{Alu, Asm, Gpr, Mem, Width};
 
 /// The opcode for a width, of an instruction whose opcode for bytes is one less.
@@ -18,7 +18,7 @@ impl Asm {
     pub(crate) fn lock_alu(&mut self, op: Alu, width: Width, mem: Mem, src: Gpr) {
         let byte = (op as u8) << 3;
         let opcode = sized(Opcode::one(byte | 1), Opcode::one(byte), width).lock();
-        self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
+        self.instruction(opcode, src.number(), RmOperand::Mem(mem), Imm::None);
     }
 
     /// `lock op [mem], value`; for 64 bits it is sign-extended.
@@ -30,27 +30,27 @@ impl Asm {
     /// `xchg [mem], src`, which is locked without a prefix.
     pub(crate) fn xchg_mem(&mut self, width: Width, mem: Mem, src: Gpr) {
         let opcode = sized(Opcode::one(0x87), Opcode::one(0x86), width);
-        self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
+        self.instruction(opcode, src.number(), RmOperand::Mem(mem), Imm::None);
     }
 
     /// `lock xadd [mem], src`: memory gets the sum, `src` the old value.
     pub(crate) fn lock_xadd(&mut self, width: Width, mem: Mem, src: Gpr) {
         let opcode = sized(Opcode::two(0xc1), Opcode::two(0xc0), width).lock();
-        self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
+        self.instruction(opcode, src.number(), RmOperand::Mem(mem), Imm::None);
     }
 
     /// `lock cmpxchg [mem], src`: if memory equals `rax`, it gets `src` and the zero flag is set;
     /// else `rax` gets memory.
     pub(crate) fn lock_cmpxchg(&mut self, width: Width, mem: Mem, src: Gpr) {
         let opcode = sized(Opcode::two(0xb1), Opcode::two(0xb0), width).lock();
-        self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
+        self.instruction(opcode, src.number(), RmOperand::Mem(mem), Imm::None);
     }
 
     /// `lock cmpxchg16b [mem]`: like [`Asm::lock_cmpxchg`], with `rdx:rax` and `rcx:rbx`. Not every
     /// x86-64 has it.
     pub(crate) fn lock_cmpxchg16b(&mut self, mem: Mem) {
         let opcode = Opcode::two(0xc7).w().lock();
-        self.instruction(opcode, 1, Operand::Mem(mem), Imm::None);
+        self.instruction(opcode, 1, RmOperand::Mem(mem), Imm::None);
     }
 
     /// `mfence`.

@@ -1,6 +1,6 @@
 //! Labels, jumps, calls, and instructions with a relocation.
 
-use super::encode::{Imm, Opcode, Operand};
+use super::encode::{Imm, Opcode, RmOperand};
 use super::finish::Constant;
 use super::{Asm, Base, Condition, Gpr, JumpUse, Label, Mem, Rm, UNBOUND, Width};
 use crate::code::{Fixup, FixupKind};
@@ -62,12 +62,12 @@ impl Asm {
 
     /// `jmp` to an address.
     pub(crate) fn jump_to(&mut self, to: impl Into<Rm>) {
-        self.instruction(Opcode::one(0xff), 4, Operand::from(to.into()), Imm::None);
+        self.instruction(Opcode::one(0xff), 4, RmOperand::from(to.into()), Imm::None);
     }
 
     /// `call` of an address.
     pub(crate) fn call(&mut self, to: impl Into<Rm>) {
-        self.instruction(Opcode::one(0xff), 2, Operand::from(to.into()), Imm::None);
+        self.instruction(Opcode::one(0xff), 2, RmOperand::from(to.into()), Imm::None);
     }
 
     /// `call` through the word of a symbol.

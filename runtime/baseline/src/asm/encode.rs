@@ -105,7 +105,7 @@ impl Imm {
 
 /// The operand in ModRM.rm.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Operand {
+pub(super) enum RmOperand {
     /// A register of either kind, by its number.
     Register(u8),
     /// Memory.
@@ -136,18 +136,18 @@ impl Draft {
 
 impl Asm {
     /// Appends an instruction.
-    pub(super) fn instruction(&mut self, opcode: Opcode, reg: u8, rm: Operand, imm: Imm) {
+    pub(super) fn instruction(&mut self, opcode: Opcode, reg: u8, rm: RmOperand, imm: Imm) {
         // Prefixes, opcode, ModRM and SIB are at most 8 bytes, and so is what follows them.
         let (mut head, mut tail) = (Draft::EMPTY, Draft::EMPTY);
         let rm = match rm {
-            Operand::Mem(mem) => Operand::Mem(normal(mem)),
+            RmOperand::Mem(mem) => RmOperand::Mem(normal(mem)),
             register => register,
         };
         push_opcode(&mut head, opcode, reg, &rm);
         let reg = (reg & 7) << 3;
         match rm {
-            Operand::Register(number) => head.push(0xc0 | reg | number & 7),
-            Operand::Mem(mem) => match mem.base {
+            RmOperand::Register(number) => head.push(0xc0 | reg | number & 7),
+            RmOperand::Mem(mem) => match mem.base {
                 Base::Nothing | Base::Gpr(_) => push_address(&mut head, &mut tail, reg, &mem),
                 Base::Label(_) | Base::Symbol(..) => {
                     debug_assert!(mem.index.is_none());
@@ -218,7 +218,7 @@ fn normal(mem: Mem) -> Mem {
     }
 }
 
-fn push_opcode(draft: &mut Draft, opcode: Opcode, reg: u8, rm: &Operand) {
+fn push_opcode(draft: &mut Draft, opcode: Opcode, reg: u8, rm: &RmOperand) {
     let bits = opcode.0;
     if bits & Opcode::LOCK != 0 {
         draft.push(0xf0);
@@ -233,11 +233,11 @@ fn push_opcode(draft: &mut Draft, opcode: Opcode, reg: u8, rm: &Operand) {
     // Without any REX, the numbers 4 to 7 are `ah` to `bh`.
     let mut needed = bits & Opcode::BYTE_REG != 0 && reg >= 4;
     match rm {
-        Operand::Register(number) => {
+        RmOperand::Register(number) => {
             rex |= number >> 3;
             needed |= bits & Opcode::BYTE_RM != 0 && *number >= 4;
         }
-        Operand::Mem(mem) => {
+        RmOperand::Mem(mem) => {
             if let Base::Gpr(base) = mem.base {
                 rex |= base.number() >> 3;
             }

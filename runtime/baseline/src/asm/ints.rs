@@ -1,6 +1,6 @@
 //! Instructions of general registers.
 
-use super::encode::{Imm, Opcode, Operand};
+use super::encode::{Imm, Opcode, RmOperand};
 use super::types::Base;
 use super::{Asm, Condition, Gpr, Mem, Rm, Width};
 
@@ -59,11 +59,11 @@ pub(crate) enum Scan {
     Popcnt,
 }
 
-impl From<Rm> for Operand {
-    fn from(rm: Rm) -> Operand {
+impl From<Rm> for RmOperand {
+    fn from(rm: Rm) -> RmOperand {
         match rm {
-            Rm::Gpr(register) => Operand::Register(register.number()),
-            Rm::Mem(mem) => Operand::Mem(mem),
+            Rm::Gpr(register) => RmOperand::Register(register.number()),
+            Rm::Mem(mem) => RmOperand::Mem(mem),
         }
     }
 }
@@ -111,7 +111,7 @@ fn immediate(width: Width, value: i32) -> Imm {
 
 impl Asm {
     fn rm(&mut self, opcode: Opcode, reg: u8, rm: impl Into<Rm>, imm: Imm) {
-        self.instruction(opcode, reg, Operand::from(rm.into()), imm);
+        self.instruction(opcode, reg, RmOperand::from(rm.into()), imm);
     }
 
     /// `mov dst, src`. Widths under 64 bits move 32, which zeroes the upper half.

@@ -3,7 +3,7 @@
 //! The encodings are regular: an instruction is a constant of [`Sse`], and one method serves each
 //! kind of operands. All are SSE2 unless their doc says otherwise.
 
-use super::encode::{Imm, Opcode, Operand};
+use super::encode::{Imm, Opcode, RmOperand};
 use super::{Asm, Gpr, Mem, Rm, Width, Xmm, XmmRm};
 
 /// An instruction `op xmm, xmm/mem`.
@@ -190,11 +190,11 @@ impl Sse {
     }
 }
 
-impl From<XmmRm> for Operand {
-    fn from(rm: XmmRm) -> Operand {
+impl From<XmmRm> for RmOperand {
+    fn from(rm: XmmRm) -> RmOperand {
         match rm {
-            XmmRm::Xmm(register) => Operand::Register(register.number()),
-            XmmRm::Mem(mem) => Operand::Mem(mem),
+            XmmRm::Xmm(register) => RmOperand::Register(register.number()),
+            XmmRm::Mem(mem) => RmOperand::Mem(mem),
         }
     }
 }
@@ -224,7 +224,7 @@ impl Asm {
     /// Stores a `float` or `double`.
     pub(crate) fn store_float(&mut self, is_double: bool, mem: Mem, src: Xmm) {
         let opcode = if is_double { sd(0x11) } else { ss(0x11) };
-        self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
+        self.instruction(opcode, src.number(), RmOperand::Mem(mem), Imm::None);
     }
 
     /// Loads 16 bytes; `aligned`: their address is a multiple of 16.
@@ -235,7 +235,7 @@ impl Asm {
     /// Writes 16 bytes.
     pub(crate) fn store_vector(&mut self, aligned: bool, mem: Mem, src: Xmm) {
         let opcode = if aligned { ps(0x29) } else { ps(0x11) };
-        self.instruction(opcode, src.number(), Operand::Mem(mem), Imm::None);
+        self.instruction(opcode, src.number(), RmOperand::Mem(mem), Imm::None);
     }
 
     /// `movd` or `movq dst, src`, of 32 or 64 bits of a general register or memory; the rest
@@ -251,7 +251,7 @@ impl Asm {
         self.instruction(
             opcode,
             src.number(),
-            Operand::Register(dst.number()),
+            RmOperand::Register(dst.number()),
             Imm::None,
         );
     }
@@ -288,7 +288,7 @@ impl Asm {
         self.instruction(
             opcode,
             dst.number(),
-            Operand::Register(src.number()),
+            RmOperand::Register(src.number()),
             Imm::None,
         );
     }
@@ -298,7 +298,7 @@ impl Asm {
         self.instruction(
             pd(0xd7),
             dst.number(),
-            Operand::Register(src.number()),
+            RmOperand::Register(src.number()),
             Imm::None,
         );
     }
@@ -312,7 +312,7 @@ impl Asm {
     /// `pextrw`: 16 bits of a vector, zero-extended.
     pub(crate) fn extract_word(&mut self, dst: Gpr, src: Xmm, place: u8) {
         let imm = Imm::I8(place as i8);
-        let src = Operand::Register(src.number());
+        let src = RmOperand::Register(src.number());
         self.instruction(pd(0xc5), dst.number(), src, imm);
     }
 
@@ -328,25 +328,25 @@ impl Asm {
             super::Shift::Sar => 4,
             _ => 2,
         };
-        let dst = Operand::Register(dst.number());
+        let dst = RmOperand::Register(dst.number());
         self.instruction(opcode, reg, dst, Imm::I8(by as i8));
     }
 
     /// `pslldq` (left) or `psrldq`: all 128 bits, by a number of bytes.
     pub(crate) fn shift_bytes(&mut self, left: bool, dst: Xmm, by: u8) {
         let reg = if left { 7 } else { 3 };
-        let dst = Operand::Register(dst.number());
+        let dst = RmOperand::Register(dst.number());
         self.instruction(pd(0x73), reg, dst, Imm::I8(by as i8));
     }
 
     /// `ldmxcsr`.
     pub(crate) fn load_mxcsr(&mut self, mem: Mem) {
-        self.instruction(Opcode::two(0xae), 2, Operand::Mem(mem), Imm::None);
+        self.instruction(Opcode::two(0xae), 2, RmOperand::Mem(mem), Imm::None);
     }
 
     /// `stmxcsr`.
     pub(crate) fn store_mxcsr(&mut self, mem: Mem) {
-        self.instruction(Opcode::two(0xae), 3, Operand::Mem(mem), Imm::None);
+        self.instruction(Opcode::two(0xae), 3, RmOperand::Mem(mem), Imm::None);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Instructions of the x87 stack.
 
-use super::encode::{Imm, Opcode, Operand};
+use super::encode::{Imm, Opcode, RmOperand};
 use super::{Asm, Mem};
 
 /// Instructions whose operands are the top of the stack and another place of it.
@@ -36,7 +36,7 @@ pub(crate) enum X87 {
 
 impl Asm {
     fn x87_memory(&mut self, byte: u8, reg: u8, mem: Mem) {
-        self.instruction(Opcode::one(byte), reg, Operand::Mem(mem), Imm::None);
+        self.instruction(Opcode::one(byte), reg, RmOperand::Mem(mem), Imm::None);
     }
 
     /// An instruction of the stack; `place` is under 8.

@@ -8,7 +8,7 @@ use crate::ir::{Operand, Ordering, RmwOp, Type};
 
 use super::Emitter;
 use super::VECTOR_SCRATCH;
-use super::operands::{Source, bits_of};
+use super::operands::{IntSource, bits_of};
 
 /// The integer that has the bits of a type.
 fn as_int(ty: Type) -> Type {
@@ -75,9 +75,9 @@ impl Emitter<'_> {
         match (op, alu) {
             (_, Some(alu)) if is_unused => {
                 match self.source(value, int, Gpr::RAX) {
-                    Source::Imm(value) => self.asm.lock_alu_imm(alu, width, mem, value),
-                    Source::Gpr(value) => self.asm.lock_alu(alu, width, mem, value),
-                    Source::Mem(_) => {
+                    IntSource::Imm(value) => self.asm.lock_alu_imm(alu, width, mem, value),
+                    IntSource::Gpr(value) => self.asm.lock_alu(alu, width, mem, value),
+                    IntSource::Mem(_) => {
                         self.load_into(value, int, Gpr::RAX);
                         self.asm.lock_alu(alu, width, mem, Gpr::RAX);
                     }

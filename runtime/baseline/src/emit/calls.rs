@@ -140,7 +140,7 @@ impl Emitter<'_> {
         }
         let first = results.start;
         self.moves.clear();
-        let mut places = abi::Results::default();
+        let mut places = abi::ResultPlaces::default();
         for (at, returned) in returns.iter().enumerate() {
             let Ok(from) = places.next(returned.ty) else {
                 continue;

@@ -4,7 +4,7 @@ use crate::asm::{Alu, Condition, Gpr, Width};
 use crate::ir::{Cast, Extension, IntOp, IntPredicate, Op, Operand, Type};
 
 use super::Emitter;
-use super::operands::{Source, bits_of, width_of, zero_extended};
+use super::operands::{IntSource, bits_of, width_of, zero_extended};
 
 /// A test of the flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +170,7 @@ impl Emitter<'_> {
         }
         let source = self.source(b, ty, Gpr::RCX);
         // An immediate of two bytes stalls the decoder.
-        if let (Source::Imm(constant), Width::W16) = (source, width)
+        if let (IntSource::Imm(constant), Width::W16) = (source, width)
             && i8::try_from(constant).is_err()
         {
             let extension = extension_of(predicate);
@@ -183,24 +183,24 @@ impl Emitter<'_> {
             return condition;
         }
         match source {
-            Source::Imm(constant) => match self.source(a, ty, Gpr::RAX) {
-                Source::Gpr(a) if constant == 0 => self.asm.test(width, a, a),
-                Source::Gpr(a) => self.asm.alu_imm(Alu::Cmp, width, a, constant),
-                Source::Mem(a) => self.asm.alu_imm(Alu::Cmp, width, a, constant),
-                Source::Imm(a) => {
+            IntSource::Imm(constant) => match self.source(a, ty, Gpr::RAX) {
+                IntSource::Gpr(a) if constant == 0 => self.asm.test(width, a, a),
+                IntSource::Gpr(a) => self.asm.alu_imm(Alu::Cmp, width, a, constant),
+                IntSource::Mem(a) => self.asm.alu_imm(Alu::Cmp, width, a, constant),
+                IntSource::Imm(a) => {
                     self.asm.mov_imm(Gpr::RAX, i64::from(a) as u64);
                     self.asm.alu_imm(Alu::Cmp, width, Gpr::RAX, constant);
                 }
             },
-            Source::Gpr(b) => match self.source(a, ty, Gpr::RAX) {
-                Source::Mem(a) => self.asm.alu_store(Alu::Cmp, width, a, b),
-                Source::Gpr(a) => self.asm.alu(Alu::Cmp, width, a, b),
-                Source::Imm(_) => {
+            IntSource::Gpr(b) => match self.source(a, ty, Gpr::RAX) {
+                IntSource::Mem(a) => self.asm.alu_store(Alu::Cmp, width, a, b),
+                IntSource::Gpr(a) => self.asm.alu(Alu::Cmp, width, a, b),
+                IntSource::Imm(_) => {
                     self.load_into(a, ty, Gpr::RAX);
                     self.asm.alu(Alu::Cmp, width, Gpr::RAX, b);
                 }
             },
-            Source::Mem(b) => {
+            IntSource::Mem(b) => {
                 let a = self.gpr(a, ty, Gpr::RAX);
                 self.asm.alu(Alu::Cmp, width, a, b);
             }
@@ -242,15 +242,15 @@ impl Emitter<'_> {
             _ => [b, a],
         };
         match self.source(b, ty, Gpr::RCX) {
-            Source::Imm(constant) => {
+            IntSource::Imm(constant) => {
                 let rm = self.rm(a, ty, Gpr::RAX);
                 self.asm.test_imm(width, rm, constant);
             }
-            Source::Gpr(b) => {
+            IntSource::Gpr(b) => {
                 let rm = self.rm(a, ty, Gpr::RAX);
                 self.asm.test(width, rm, b);
             }
-            Source::Mem(b) => {
+            IntSource::Mem(b) => {
                 let a = self.gpr(a, ty, Gpr::RAX);
                 self.asm.test(width, b, a);
             }

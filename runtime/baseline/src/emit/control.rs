@@ -161,7 +161,7 @@ impl Emitter<'_> {
     fn results(&mut self, operands: &[Operand]) {
         let function = self.function;
         self.moves.clear();
-        let mut places = abi::Results::default();
+        let mut places = abi::ResultPlaces::default();
         for (returned, &operand) in function.returns.iter().zip(operands) {
             let to = match places.next(returned.ty) {
                 Ok(ResultPlace::Gpr(register)) => Spot::Gpr(register),
@@ -178,7 +178,7 @@ impl Emitter<'_> {
         // No value is in the registers of integer results, so they are free. The first is the
         // scratch register of constants that go to memory.
         self.do_moves(Gpr::RAX);
-        let mut places = abi::Results::default();
+        let mut places = abi::ResultPlaces::default();
         for (returned, operand) in function.returns.iter().zip(operands) {
             if let (Ok(ResultPlace::Gpr(register)), Some(extension), Operand::Value(_)) =
                 (places.next(returned.ty), returned.extension, operand)

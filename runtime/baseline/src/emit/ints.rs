@@ -8,7 +8,7 @@ use crate::ir::{Extension, IntOp, Operand, Type, Value};
 use crate::places::Place;
 
 use super::Emitter;
-use super::operands::{Source, bits_of, sign_extended, width_of, zero_extended};
+use super::operands::{IntSource, bits_of, sign_extended, width_of, zero_extended};
 
 impl Emitter<'_> {
     /// Emits a binary operation.
@@ -94,18 +94,18 @@ impl Emitter<'_> {
     }
 
     /// `target = target op source`.
-    fn apply(&mut self, op: Alu, width: Width, target: Gpr, source: Source) {
+    fn apply(&mut self, op: Alu, width: Width, target: Gpr, source: IntSource) {
         match (op, source) {
-            (Alu::Xor, Source::Imm(-1)) => self.asm.unary(Unary::Not, width, target),
+            (Alu::Xor, IntSource::Imm(-1)) => self.asm.unary(Unary::Not, width, target),
             // One byte less than with 128, and the same bits.
-            (Alu::Add, Source::Imm(128)) => self.asm.alu_imm(Alu::Sub, width, target, -128),
-            (Alu::Sub, Source::Imm(128)) => self.asm.alu_imm(Alu::Add, width, target, -128),
-            (Alu::Add | Alu::Sub | Alu::Or | Alu::Xor, Source::Imm(0)) => {}
-            (Alu::And, Source::Imm(255)) => self.asm.movzx(Width::W8, target, target),
-            (Alu::And, Source::Imm(0xffff)) => self.asm.movzx(Width::W16, target, target),
-            (_, Source::Imm(constant)) => self.asm.alu_imm(op, width, target, constant),
-            (_, Source::Gpr(register)) => self.asm.alu(op, width, target, register),
-            (_, Source::Mem(mem)) => self.asm.alu(op, width, target, mem),
+            (Alu::Add, IntSource::Imm(128)) => self.asm.alu_imm(Alu::Sub, width, target, -128),
+            (Alu::Sub, IntSource::Imm(128)) => self.asm.alu_imm(Alu::Add, width, target, -128),
+            (Alu::Add | Alu::Sub | Alu::Or | Alu::Xor, IntSource::Imm(0)) => {}
+            (Alu::And, IntSource::Imm(255)) => self.asm.movzx(Width::W8, target, target),
+            (Alu::And, IntSource::Imm(0xffff)) => self.asm.movzx(Width::W16, target, target),
+            (_, IntSource::Imm(constant)) => self.asm.alu_imm(op, width, target, constant),
+            (_, IntSource::Gpr(register)) => self.asm.alu(op, width, target, register),
+            (_, IntSource::Mem(mem)) => self.asm.alu(op, width, target, mem),
         }
     }
 
@@ -127,9 +127,9 @@ impl Emitter<'_> {
         };
         let mem = Mem::at(Gpr::RBP, at);
         match self.source(b, ty, Gpr::RCX) {
-            Source::Imm(constant) => self.asm.alu_imm(op, width, mem, constant),
-            Source::Gpr(register) => self.asm.alu_store(op, width, mem, register),
-            Source::Mem(other) => {
+            IntSource::Imm(constant) => self.asm.alu_imm(op, width, mem, constant),
+            IntSource::Gpr(register) => self.asm.alu_store(op, width, mem, register),
+            IntSource::Mem(other) => {
                 self.asm.load(width, Gpr::RAX, other);
                 self.asm.alu_store(op, width, mem, Gpr::RAX);
             }
@@ -146,7 +146,7 @@ impl Emitter<'_> {
             return;
         }
         let b = self.rm(b, ty, Gpr::RCX);
-        if Source::from(b).uses(target) && self.register_of(a) != Some(target) {
+        if IntSource::from(b).uses(target) && self.register_of(a) != Some(target) {
             target = Gpr::RAX;
         }
         self.load_into(a, ty, target);

@@ -4,7 +4,7 @@ use crate::asm::{Alu, Gpr, Mem, Shift, Width};
 use crate::ir::{Operand, Symbol, Type};
 
 use super::Emitter;
-use super::operands::Source;
+use super::operands::IntSource;
 
 impl Emitter<'_> {
     /// Allocates memory at the end of the stack. Arguments of calls stay at the stack's end, so the
@@ -19,7 +19,7 @@ impl Emitter<'_> {
         // With the rounding, and the gap between the end and a multiple of a large alignment.
         let more = 15 + u64::from(outgoing - self.frame.outgoing);
         match self.source(count, Type::PTR, Gpr::RAX) {
-            Source::Imm(count) => {
+            IntSource::Imm(count) => {
                 let bytes = (count as u64).wrapping_mul(size);
                 let bytes = bytes.wrapping_add(more) & !15;
                 self.asm.mov_imm(Gpr::RAX, bytes);

@@ -9,7 +9,7 @@ use crate::asm::{Alu, Gpr, Mem, Shift, Width};
 use crate::ir::{Extension, IntOp, Op, Operand, Type};
 use crate::places::Place;
 
-use super::operands::{Source, bits_of, width_of};
+use super::operands::{IntSource, bits_of, width_of};
 use super::{Emitter, VECTOR_SCRATCH};
 
 impl Emitter<'_> {
@@ -121,9 +121,9 @@ impl Emitter<'_> {
         };
         let width = Width::of_bits(bits_of(ty));
         match self.source(other, ty, Gpr::RAX) {
-            Source::Imm(constant) => self.asm.alu_imm(op, width, mem, constant),
-            Source::Gpr(register) => self.asm.alu_store(op, width, mem, register),
-            Source::Mem(from) => {
+            IntSource::Imm(constant) => self.asm.alu_imm(op, width, mem, constant),
+            IntSource::Gpr(register) => self.asm.alu_store(op, width, mem, register),
+            IntSource::Mem(from) => {
                 self.asm.load(width, Gpr::RAX, from);
                 self.asm.alu_store(op, width, mem, Gpr::RAX);
             }
@@ -133,7 +133,7 @@ impl Emitter<'_> {
 
     pub(super) fn store_int(&mut self, ty: Type, bits: u8, mem: Mem, value: Operand) {
         if let (8 | 16 | 32 | 64, Operand::Int(_)) = (bits, value)
-            && let Source::Imm(constant) = self.source(value, ty, Gpr::RAX)
+            && let IntSource::Imm(constant) = self.source(value, ty, Gpr::RAX)
         {
             self.asm.store_imm(Width::of_bits(bits), mem, constant);
             return;
@@ -194,9 +194,9 @@ impl Emitter<'_> {
             Place::Slot(at) if ty.is_int() => {
                 let mem = Mem::at(Gpr::RBP, at);
                 match self.source(value, ty, Gpr::RAX) {
-                    Source::Imm(constant) => self.asm.store_imm(width_of(ty), mem, constant),
-                    Source::Gpr(register) => self.asm.store(width_of(ty), mem, register),
-                    Source::Mem(from) => {
+                    IntSource::Imm(constant) => self.asm.store_imm(width_of(ty), mem, constant),
+                    IntSource::Gpr(register) => self.asm.store(width_of(ty), mem, register),
+                    IntSource::Mem(from) => {
                         self.asm.load(width_of(ty), Gpr::RAX, from);
                         self.asm.store(width_of(ty), mem, Gpr::RAX);
                     }

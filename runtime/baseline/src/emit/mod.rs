@@ -253,6 +253,26 @@ impl<'a> Emitter<'a> {
             return;
         }
         match &instruction.op {
+            Op::IndirectJump(address) => self.goto(*address),
+            Op::Invoke(call) => self.invoke(block, call, instruction.results.clone()),
+            Op::LandingPad { .. } => self.landing_pad(result),
+            Op::Resume(exception) => self.resume(*exception),
+            Op::TypeId(ty) => self.type_id(*ty, result),
+            Op::Call(call) if call.tail == Tail::Must => self.tail_call(call),
+            Op::Call(call) => self.call(call, instruction.results.clone()),
+            Op::Return(operands) => self.returns(operands),
+            Op::Jump => self.jump(block),
+            Op::Branch(bit) => self.branch(block, *bit),
+            Op::Switch(ty, operand, values) => self.switch(block, *ty, *operand, values),
+            Op::Dispatch(operand, values) => self.dispatch(block, *operand, values),
+            Op::Trap | Op::Unreachable => self.asm.ud2(),
+            op => self.number(op, result),
+        }
+    }
+
+    /// Emits an operation on numbers, or one on memory or the machine.
+    fn number(&mut self, op: &Op, result: u32) {
+        match op {
             Op::Int(op, ty, operands) => match op {
                 IntOp::SMin | IntOp::SMax | IntOp::UMin | IntOp::UMax => {
                     self.min_max(*op, *ty, *operands, result);
@@ -285,6 +305,13 @@ impl<'a> Emitter<'a> {
             }
             Op::Fma(ty, operands) => self.fma(*ty, *operands, result),
             Op::Select(ty, operands) => self.select(*ty, *operands, result),
+            op => self.memory_operation(op, result),
+        }
+    }
+
+    /// Emits an operation on memory or the frame, or one on the machine.
+    fn memory_operation(&mut self, op: &Op, result: u32) {
+        match op {
             Op::Load { ty, address, .. } => self.load(*ty, *address, result),
             Op::Store {
                 ty,
@@ -309,16 +336,21 @@ impl<'a> Emitter<'a> {
                 value,
             } => self.compare_exchange(*ty, *address, [*expected, *value], result),
             Op::Fence(ordering) => self.fence(*ordering),
-            Op::IndirectJump(address) => self.goto(*address),
-            Op::Invoke(call) => self.invoke(block, call, instruction.results.clone()),
-            Op::LandingPad { .. } => self.landing_pad(result),
-            Op::Resume(exception) => self.resume(*exception),
-            Op::TypeId(ty) => self.type_id(*ty, result),
             Op::DynamicAlloca { count, size, align } => {
                 self.dynamic_alloca((*count, *size, *align), result);
             }
             Op::StackSave => self.stack_save(result),
             Op::StackRestore(operand) => self.stack_restore(*operand),
+            Op::Offset { base, terms, bytes } => self.offset(*base, terms, *bytes, result),
+            Op::Alloca { align, .. } => self.alloca(*align, result),
+            Op::Memory(op, operands, _) => self.memory(*op, *operands),
+            op => self.machine_operation(op, result),
+        }
+    }
+
+    /// Emits an operation on lists of arguments, threads, or the state of the processor.
+    fn machine_operation(&mut self, op: &Op, result: u32) {
+        match op {
             Op::VaStart(list) => self.va_start(*list),
             Op::VaCopy(lists) => self.va_copy(*lists),
             Op::VaArg(ty, list) => self.va_arg(*ty, *list, result),
@@ -332,17 +364,6 @@ impl<'a> Emitter<'a> {
             Op::ControlWord => self.control_word(result),
             Op::StoreControl(address) => self.store_control(*address),
             Op::LoadControl(address) => self.load_control(*address),
-            Op::Offset { base, terms, bytes } => self.offset(*base, terms, *bytes, result),
-            Op::Alloca { align, .. } => self.alloca(*align, result),
-            Op::Memory(op, operands, _) => self.memory(*op, *operands),
-            Op::Call(call) if call.tail == Tail::Must => self.tail_call(call),
-            Op::Call(call) => self.call(call, instruction.results.clone()),
-            Op::Return(operands) => self.returns(operands),
-            Op::Jump => self.jump(block),
-            Op::Branch(bit) => self.branch(block, *bit),
-            Op::Switch(ty, operand, values) => self.switch(block, *ty, *operand, values),
-            Op::Dispatch(operand, values) => self.dispatch(block, *operand, values),
-            Op::Trap | Op::Unreachable => self.asm.ud2(),
             // Refused by `coverage.rs`.
             _ => {}
         }
@@ -393,7 +414,7 @@ impl<'a> Emitter<'a> {
         // Without a landing pad, exceptions pass through the function, as they do without a table.
         let has_pads = !self.exceptions.is_empty();
         let personality = self.function.personality.filter(|_| has_pads);
-        let (unwind, unwind_fixups) = unwind::table(&unwind::Frame {
+        let (unwind, unwind_fixups) = unwind::table(&unwind::FrameRows {
             size: assembled.size,
             pushed,
             framed,

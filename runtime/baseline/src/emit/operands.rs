@@ -12,7 +12,7 @@ use super::Emitter;
 
 /// The operand from which an instruction reads an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum IntSource {
     /// A register, which must not be changed.
     Gpr(Gpr),
     /// Memory.
@@ -21,22 +21,22 @@ pub(super) enum Source {
     Imm(i32),
 }
 
-impl Source {
+impl IntSource {
     /// Whether reading it uses a register.
     pub(super) fn uses(self, register: Gpr) -> bool {
         match self {
-            Source::Gpr(own) => own == register,
-            Source::Mem(mem) => uses(mem, register),
-            Source::Imm(_) => false,
+            IntSource::Gpr(own) => own == register,
+            IntSource::Mem(mem) => uses(mem, register),
+            IntSource::Imm(_) => false,
         }
     }
 }
 
-impl From<Rm> for Source {
-    fn from(rm: Rm) -> Source {
+impl From<Rm> for IntSource {
+    fn from(rm: Rm) -> IntSource {
         match rm {
-            Rm::Gpr(register) => Source::Gpr(register),
-            Rm::Mem(mem) => Source::Mem(mem),
+            Rm::Gpr(register) => IntSource::Gpr(register),
+            Rm::Mem(mem) => IntSource::Mem(mem),
         }
     }
 }
@@ -101,36 +101,36 @@ impl Emitter<'_> {
     /// An integer as a readable operand. May change the scratch register and `rdx`; the result may
     /// use the scratch register, but not `rdx`. Read no more memory than the type has, unless it is
     /// in the frame.
-    pub(super) fn source(&mut self, operand: Operand, ty: Type, scratch: Gpr) -> Source {
+    pub(super) fn source(&mut self, operand: Operand, ty: Type, scratch: Gpr) -> IntSource {
         match operand {
             Operand::Value(value) => match self.place(value) {
-                Place::Gpr(register) => return Source::Gpr(register),
-                Place::Slot(at) => return Source::Mem(Mem::at(Gpr::RBP, at)),
+                Place::Gpr(register) => return IntSource::Gpr(register),
+                Place::Slot(at) => return IntSource::Mem(Mem::at(Gpr::RBP, at)),
                 _ => {
                     if let Some(&Op::Load { address, .. }) = self.folded(value) {
-                        return Source::Mem(self.address(address, scratch));
+                        return IntSource::Mem(self.address(address, scratch));
                     }
                 }
             },
             Operand::Int(constant) => {
                 let constant = sign_extended(constant, bits_of(ty));
                 if let Ok(constant) = i32::try_from(constant) {
-                    return Source::Imm(constant);
+                    return IntSource::Imm(constant);
                 }
             }
-            Operand::Undef => return Source::Imm(0),
+            Operand::Undef => return IntSource::Imm(0),
             _ => {}
         }
         self.load_into(operand, ty, scratch);
-        Source::Gpr(scratch)
+        IntSource::Gpr(scratch)
     }
 
     /// Like [`Emitter::source`], in a register or memory.
     pub(super) fn rm(&mut self, operand: Operand, ty: Type, scratch: Gpr) -> Rm {
         match self.source(operand, ty, scratch) {
-            Source::Gpr(register) => Rm::Gpr(register),
-            Source::Mem(mem) => Rm::Mem(mem),
-            Source::Imm(_) => {
+            IntSource::Gpr(register) => Rm::Gpr(register),
+            IntSource::Mem(mem) => Rm::Mem(mem),
+            IntSource::Imm(_) => {
                 self.load_into(operand, ty, scratch);
                 Rm::Gpr(scratch)
             }

@@ -129,6 +129,21 @@ fn definitions(function: &Function) -> Vec<Option<(Block, InstructionId)>> {
     all
 }
 
+/// Checks that a type is an integer of up to 64 bits.
+fn int(ty: Type) -> Checked {
+    match ty {
+        Type::Int(1..=64) => Ok(()),
+        _ => Err("no integer"),
+    }
+}
+
+fn alignment(align: u32) -> Checked {
+    need(
+        align.is_power_of_two(),
+        "an alignment that is no power of 2",
+    )
+}
+
 fn need(is: bool, what: &'static str) -> Checked {
     is.then_some(()).ok_or(what)
 }
@@ -315,23 +330,14 @@ impl One<'_> {
         list.iter().try_for_each(|&one| self.of_type(one, ty))
     }
 
+    /// Checks the types of operands.
     fn types(&self, op: &Op) -> Checked {
-        let int = |ty: &Type| match ty {
-            Type::Int(1..=64) => Ok(()),
-            _ => Err("no integer"),
-        };
-        let align = |align: &u32| {
-            need(
-                align.is_power_of_two(),
-                "an alignment that is no power of 2",
-            )
-        };
         match op {
             Op::Int(_, ty, list) | Op::Overflow(_, ty, list) | Op::Compare(_, ty, list) => {
-                int(ty).and(self.all(list, *ty))
+                int(*ty).and(self.all(list, *ty))
             }
-            Op::Bits(_, ty, one) => int(ty).and(self.of_type(*one, *ty)),
-            Op::Funnel(_, ty, list) => int(ty).and(self.all(list, *ty)),
+            Op::Bits(_, ty, one) => int(*ty).and(self.of_type(*one, *ty)),
+            Op::Funnel(_, ty, list) => int(*ty).and(self.all(list, *ty)),
             Op::Wide(_, list) => {
                 need(matches!(list.len(), 3 | 4), "another number of halves")?;
                 self.all(list, WORD)
@@ -344,11 +350,19 @@ impl One<'_> {
                 cast_types(*cast, *from, *to).and(self.of_type(*one, *from))
             }
             Op::Select(ty, [bit, list @ ..]) => self.of_type(*bit, BIT).and(self.all(list, *ty)),
+            op => self.memory_types(op),
+        }
+    }
+
+    /// Checks the operands of operations on memory and the frame, and those that other operations
+    /// have.
+    fn memory_types(&self, op: &Op) -> Checked {
+        match op {
             Op::Load {
                 address,
                 align: its,
                 ..
-            } => align(its).and(self.of_type(*address, WORD)),
+            } => alignment(*its).and(self.of_type(*address, WORD)),
             Op::Store {
                 ty,
                 address,
@@ -356,22 +370,22 @@ impl One<'_> {
                 align: its,
                 ..
             } => {
-                align(its)?;
+                alignment(*its)?;
                 self.of_type(*address, WORD).and(self.of_type(*value, *ty))
             }
             Op::Offset { base, terms, .. } => {
                 self.of_type(*base, WORD)?;
                 terms.iter().try_for_each(|term| {
-                    int(&Type::Int(term.bits)).and(self.of_type(term.operand, Type::Int(term.bits)))
+                    int(Type::Int(term.bits)).and(self.of_type(term.operand, Type::Int(term.bits)))
                 })
             }
             Op::Alloca { align: its, .. } => {
                 need(self.block.0 == 0, "an alloca outside of the entry")?;
-                align(its)
+                alignment(*its)
             }
             Op::DynamicAlloca {
                 count, align: its, ..
-            } => align(its).and(self.of_type(*count, WORD)),
+            } => alignment(*its).and(self.of_type(*count, WORD)),
             Op::Memory(op, [to, from, length], _) => {
                 let byte = *op == super::MemoryOp::Set;
                 self.of_type(*from, if byte { Type::Int(8) } else { WORD })?;
@@ -394,6 +408,13 @@ impl One<'_> {
             }
             Op::StoreControl(one) | Op::LoadControl(one) => self.of_type(*one, WORD),
             Op::VaCopy(list) => self.all(list, WORD),
+            op => self.control_types(op),
+        }
+    }
+
+    /// Checks the operands of calls and of operations that end blocks.
+    fn control_types(&self, op: &Op) -> Checked {
+        match op {
             Op::Call(call) | Op::Invoke(call) => self.call(call),
             Op::Return(list) => {
                 let returns = &self.function.returns;
@@ -406,7 +427,7 @@ impl One<'_> {
             }
             Op::Branch(one) => self.of_type(*one, BIT),
             Op::Switch(ty, one, values) => {
-                int(ty).and(self.of_type(*one, *ty))?;
+                int(*ty).and(self.of_type(*one, *ty))?;
                 values
                     .iter()
                     .try_for_each(|&value| self.of_type(Operand::Int(value), *ty))

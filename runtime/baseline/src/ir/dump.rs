@@ -46,7 +46,7 @@ impl Display for Function {
                 if !instruction.results.is_empty() {
                     f.write_str(" = ")?;
                 }
-                let line = Line {
+                let line = OpWriter {
                     function: self,
                     successors: &block.successors,
                 };
@@ -63,7 +63,7 @@ impl Display for Function {
 
 /// Writes the lines before the first block.
 fn head(function: &Function, f: &mut Formatter<'_>) -> fmt::Result {
-    let names = Line {
+    let names = OpWriter {
         function,
         successors: &[],
     };
@@ -102,6 +102,12 @@ fn head(function: &Function, f: &mut Formatter<'_>) -> fmt::Result {
     if function.probes_stack {
         f.write_str("probes\n")?;
     }
+    counting(&names, f)
+}
+
+/// Writes the symbols of a function that have a role, and its counters.
+fn counting(names: &OpWriter<'_>, f: &mut Formatter<'_>) -> fmt::Result {
+    let function = names.function;
     let counting = &function.counting;
     let symbols = [
         ("personality ", function.personality),
@@ -169,12 +175,12 @@ fn passing(passing: Passing, f: &mut Formatter<'_>) -> fmt::Result {
 }
 
 /// The context for writing one line.
-struct Line<'a> {
+struct OpWriter<'a> {
     function: &'a Function,
     successors: &'a [Block],
 }
 
-impl Line<'_> {
+impl OpWriter<'_> {
     fn symbol(&self, symbol: Symbol, f: &mut Formatter<'_>) -> fmt::Result {
         let Some(data) = self.function.symbols.get(symbol.index()) else {
             return write!(f, "@?{}", symbol.0);
@@ -366,6 +372,13 @@ impl Line<'_> {
                 value,
             } => self.plain("cmpxchg", *ty, &[*address, *expected, *value], f),
             Op::Fence(ordering) => write!(f, "fence {}", ordering.word()),
+            op => self.machine(op, f),
+        }
+    }
+
+    /// Writes operations on exceptions, lists of arguments and the processor.
+    fn machine(&self, op: &Op, f: &mut Formatter<'_>) -> fmt::Result {
+        match op {
             Op::LandingPad { cleanup, clauses } => self.landing_pad(*cleanup, clauses, f),
             Op::TypeId(symbol) => {
                 f.write_str("typeid ")?;

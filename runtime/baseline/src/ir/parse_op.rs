@@ -198,6 +198,12 @@ impl LineReader<'_> {
             "stacksave" => Op::StackSave,
             "stackrestore" => Op::StackRestore(self.operand(WORD)?),
             "threadlocal" => Op::ThreadLocal(self.symbol()?),
+            word => return self.atomic(word),
+        }))
+    }
+
+    fn atomic(&mut self, word: &str) -> Parsed<Option<Op>> {
+        Ok(Some(match word {
             "rmw" => {
                 let op = self.named().ok_or("no operation")?;
                 let ty = self.ty()?;
@@ -223,6 +229,12 @@ impl LineReader<'_> {
                 }
             }
             "fence" => Op::Fence(self.named().ok_or("no ordering")?),
+            word => return self.machine(word),
+        }))
+    }
+
+    fn machine(&mut self, word: &str) -> Parsed<Option<Op>> {
+        Ok(Some(match word {
             "landingpad" => self.landing_pad()?,
             "typeid" => Op::TypeId(self.symbol()?),
             "va_start" => Op::VaStart(self.operand(WORD)?),

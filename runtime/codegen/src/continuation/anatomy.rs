@@ -26,7 +26,7 @@ use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 
 /// A body to describe: a copy, or the original in its module, described as its copy would be.
 #[derive(Clone, Copy)]
-pub(crate) struct Body<'a, 'm> {
+pub(crate) struct LlvmBody<'a, 'm> {
     pub(crate) function: FunctionRef<'m>,
     /// The layout that sizes are of.
     layout: LLVMTargetDataRef,
@@ -34,10 +34,10 @@ pub(crate) struct Body<'a, 'm> {
     is_fused: &'a dyn Fn(InstructionRef<'m>) -> bool,
 }
 
-impl<'a, 'm> Body<'a, 'm> {
+impl<'a, 'm> LlvmBody<'a, 'm> {
     /// A copy, in a module for the target.
-    pub(crate) fn copied(module: &OwnedModule, function: FunctionRef<'m>) -> Body<'a, 'm> {
-        Body {
+    pub(crate) fn copied(module: &OwnedModule, function: FunctionRef<'m>) -> LlvmBody<'a, 'm> {
+        LlvmBody {
             function,
             // SAFETY: a live module, which owns the layout.
             layout: unsafe { LLVMGetModuleDataLayout(module.raw()) },
@@ -53,8 +53,8 @@ impl<'a, 'm> Body<'a, 'm> {
         function: FunctionRef<'m>,
         layout: LLVMTargetDataRef,
         is_fused: &'a dyn Fn(InstructionRef<'m>) -> bool,
-    ) -> Body<'a, 'm> {
-        Body {
+    ) -> LlvmBody<'a, 'm> {
+        LlvmBody {
             function,
             layout,
             is_fused,
@@ -63,24 +63,28 @@ impl<'a, 'm> Body<'a, 'm> {
 }
 
 /// A described body, and LLVM's value for each number.
-pub(crate) struct Told<'m> {
+pub(crate) struct DescribedBody<'m> {
     pub(crate) anatomy: Anatomy,
     /// LLVM's values, by number.
     pub(super) values: Vec<ValueRef<'m>>,
     pub(super) numbers: FxHashMap<ValueRef<'m>, u32>,
 }
 
-struct Telling<'a, 'm> {
-    body: Body<'a, 'm>,
-    told: Told<'m>,
+struct BodyDescription<'a, 'm> {
+    body: LlvmBody<'a, 'm>,
+    told: DescribedBody<'m>,
     /// Blocks by their addresses.
     blocks: FxHashMap<usize, u32>,
     types: FxHashMap<LLVMTypeRef, Carried>,
 }
 
-impl<'m> Told<'m> {
+impl<'m> DescribedBody<'m> {
     /// Describes a body, whose blocks are in `flow`.
-    pub(crate) fn of(body: Body<'_, 'm>, kinds: &AttributeKinds, flow: &Flow<'m>) -> Told<'m> {
+    pub(crate) fn of(
+        body: LlvmBody<'_, 'm>,
+        kinds: &AttributeKinds,
+        flow: &Flow<'m>,
+    ) -> DescribedBody<'m> {
         let parameters = parameters(body.function);
         let instructions = flow.blocks.iter().flat_map(|it| it.instructions());
         let values: Vec<ValueRef<'m>> = (parameters.iter().copied())
@@ -88,9 +92,9 @@ impl<'m> Told<'m> {
             .collect();
         let numbers = values.iter().copied().zip(0..).collect();
         let blocks = flow.blocks.iter().zip(0..);
-        let mut telling = Telling {
+        let mut telling = BodyDescription {
             body,
-            told: Told {
+            told: DescribedBody {
                 anatomy: Anatomy::default(),
                 values,
                 numbers,
@@ -110,7 +114,7 @@ impl<'m> Told<'m> {
     }
 }
 
-impl<'m> Telling<'_, 'm> {
+impl<'m> BodyDescription<'_, 'm> {
     /// Describes properties of the body as a whole, and its parameters.
     fn head(&mut self, kinds: &AttributeKinds) {
         let function = self.body.function;
@@ -170,7 +174,7 @@ impl<'m> Telling<'_, 'm> {
     }
 
     fn operands(&mut self, it: InstructionRef<'m>, code: Code) {
-        let Told {
+        let DescribedBody {
             anatomy, numbers, ..
         } = &mut self.told;
         let number = |it: ValueRef<'m>| numbers.get(&it).copied().unwrap_or(NONE);

@@ -11,7 +11,7 @@ use inkwell::llvm_sys::debuginfo::{LLVMGetSubprogram, LLVMSetSubprogram};
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use uruk_leaving::{Forbidden, Reason};
 
-use super::anatomy::{Body, Told};
+use super::anatomy::{DescribedBody, LlvmBody};
 use super::frame::{Crossing, Frame};
 use super::making::{Given, Making};
 use super::offer::continuation_type;
@@ -22,7 +22,7 @@ use crate::attributes::AttributeKinds;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::flow::{Flow, Loop, around};
 use crate::handles::{FunctionRef, ValueRef};
-use crate::shape::Shape;
+use crate::shape::BodyShape;
 use crate::verifying::is_valid;
 
 /// Instructions that peeling may add; beyond that the loops around are entered in the middle.
@@ -33,7 +33,7 @@ const MOST_PEELED: usize = 30_000;
 const MOST_INSIDE: usize = 2_000;
 
 /// A head of a body that can be left, and the values that cross there.
-pub(super) struct Place<'m> {
+pub(super) struct EntryPlace<'m> {
     /// Among the loops.
     index: usize,
     pub(super) frame: Frame<'m>,
@@ -47,10 +47,10 @@ pub(super) struct Place<'m> {
 /// # Errors
 /// Why it cannot be left.
 pub(super) fn place_of<'m>(
-    told: Told<'m>,
-    shape: &Shape<'m>,
+    told: DescribedBody<'m>,
+    shape: &BodyShape<'m>,
     block: u32,
-) -> Result<Place<'m>, Reason> {
+) -> Result<EntryPlace<'m>, Reason> {
     let loops = shape.loops.as_deref().ok_or(Reason::TooLarge)?;
     let index = loops.iter().position(|it| it.head == block);
     let index = index.ok_or(Reason::Changed)?;
@@ -60,7 +60,7 @@ pub(super) fn place_of<'m>(
     }
     let frame = Frame::of(told, &shape.flow.graph)?;
     let what = frame.crossing(block)?;
-    Ok(Place {
+    Ok(EntryPlace {
         index,
         frame,
         what,
@@ -81,19 +81,19 @@ pub(crate) fn replace<'m>(
     module: &OwnedModule,
     kinds: &AttributeKinds,
     body: FunctionRef<'m>,
-    shape: &Shape<'m>,
+    shape: &BodyShape<'m>,
     start: &Start,
     own: &str,
     space: Option<ValueRef<'m>>,
 ) -> Result<(), Reason> {
-    let told = Told::of(Body::copied(module, body), kinds, &shape.flow);
+    let told = DescribedBody::of(LlvmBody::copied(module, body), kinds, &shape.flow);
     let mut place = place_of(told, shape, start.block)?;
     if let Some(space) = space {
         let head = shape.flow.blocks[start.block as usize];
         let own = OwnLabels::find(space, body, &place.frame, &place.what, head)?;
         place.labels = Some(own);
     }
-    let Place { frame, what, .. } = &place;
+    let EntryPlace { frame, what, .. } = &place;
     if what.fingerprint != start.fingerprint {
         return Err(Reason::Changed);
     }
@@ -119,8 +119,8 @@ pub(super) fn finish(
     module: &OwnedModule,
     kinds: &AttributeKinds,
     body: FunctionRef<'_>,
-    shape: &Shape<'_>,
-    place: Place<'_>,
+    shape: &BodyShape<'_>,
+    place: EntryPlace<'_>,
     ty: LLVMTypeRef,
     given: &[Given],
     own: &str,

@@ -23,7 +23,7 @@ use inkwell::llvm_sys::target::LLVMGetModuleDataLayout;
 use rustc_hash::FxHashMap;
 use uruk_leaving::{Described, Forbidden, Kind, Living, Loop, around};
 
-use super::anatomy::{Body, Told, simple};
+use super::anatomy::{DescribedBody, LlvmBody, simple};
 use super::frame::{Frame, Variable};
 use super::parts::parameters;
 use crate::context::LlvmContext;
@@ -60,8 +60,8 @@ pub(crate) fn heads_of(
         callee.and_then(|it| reader.table().rewritten(it)) == Some(Rewritten::MulAdd)
     };
     // SAFETY: the module owns the layout, and lives to the end.
-    let body = unsafe { Body::in_place(root, LLVMGetModuleDataLayout(sized.raw()), &is_fused) };
-    let told = Told::of(body, reader.kinds(), &shape.flow);
+    let body = unsafe { LlvmBody::in_place(root, LLVMGetModuleDataLayout(sized.raw()), &is_fused) };
+    let told = DescribedBody::of(body, reader.kinds(), &shape.flow);
     let Ok(forbidden) = Forbidden::of(&told.anatomy) else {
         return Ok(Vec::new());
     };
@@ -73,7 +73,7 @@ pub(crate) fn heads_of(
     let Ok(frame) = Frame::of(told, &shape.flow.graph) else {
         return Ok(Vec::new());
     };
-    let names = Names::of(reader.context(), root, &shape.flow);
+    let names = ValueNames::of(reader.context(), root, &shape.flow);
     let heads = loops.iter().enumerate().filter(|(at, _)| may[*at]);
     let heads = heads.filter_map(|(at, it)| {
         let crossing = frame.crossing(it.head).ok()?;
@@ -95,15 +95,15 @@ pub(crate) fn heads_of(
 }
 
 /// The names of a body's values.
-struct Names<'m> {
+struct ValueNames<'m> {
     parameters: FxHashMap<ValueRef<'m>, u32>,
     /// Names from debug information.
     told: FxHashMap<ValueRef<'m>, Box<str>>,
 }
 
-impl<'m> Names<'m> {
-    fn of(context: &LlvmContext, body: FunctionRef<'m>, flow: &Flow<'m>) -> Names<'m> {
-        let mut names = Names {
+impl<'m> ValueNames<'m> {
+    fn of(context: &LlvmContext, body: FunctionRef<'m>, flow: &Flow<'m>) -> ValueNames<'m> {
+        let mut names = ValueNames {
             parameters: parameters(body).into_iter().zip(0..).collect(),
             told: FxHashMap::default(),
         };

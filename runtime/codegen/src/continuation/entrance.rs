@@ -24,8 +24,8 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::LLVMTypeRef;
 use uruk_leaving::{Form, Kind, Passed, Reason, Simple};
 
-use super::anatomy::{Body, Told};
-use super::build::{Place, finish, place_of};
+use super::anatomy::{DescribedBody, LlvmBody};
+use super::build::{EntryPlace, finish, place_of};
 use super::frame::Frame;
 use super::making::Given;
 use super::offer::Counting;
@@ -33,7 +33,7 @@ use super::start::Start;
 use crate::attributes::AttributeKinds;
 use crate::context::{LlvmContext, OwnedModule};
 use crate::handles::{BlockRef, FunctionRef, ValueRef};
-use crate::shape::Shape;
+use crate::shape::BodyShape;
 
 /// Where a continuation of another body's loop starts, by LLVM's values.
 pub(crate) struct Entrance<'m> {
@@ -58,12 +58,12 @@ impl<'m> Entrance<'m> {
         module: &OwnedModule,
         kinds: &AttributeKinds,
         body: FunctionRef<'m>,
-        shape: &Shape<'m>,
+        shape: &BodyShape<'m>,
         start: &Start,
         passed: &[Passed],
     ) -> Result<Entrance<'m>, Reason> {
-        let told = Told::of(Body::copied(module, body), kinds, &shape.flow);
-        let Place { frame, what, .. } = place_of(told, shape, start.block)?;
+        let told = DescribedBody::of(LlvmBody::copied(module, body), kinds, &shape.flow);
+        let EntryPlace { frame, what, .. } = place_of(told, shape, start.block)?;
         if what.fingerprint != start.fingerprint {
             return Err(Reason::Changed);
         }
@@ -102,7 +102,7 @@ impl<'m> Entrance<'m> {
         let head = moved.map_or(self.head, |&(_, counting)| counting);
         let block = shape.flow.blocks.iter().position(|it| *it == head);
         let block = block.ok_or(Reason::Changed)? as u32;
-        let told = Told::of(Body::copied(module, body), kinds, &shape.flow);
+        let told = DescribedBody::of(LlvmBody::copied(module, body), kinds, &shape.flow);
         let place = place_of(told, &shape, block)?;
         let given = self.given(&place.frame)?;
         let covers = |it: &u32| given.iter().any(|given| given.into == Some(*it));

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 pub(crate) use uruk_leaving::{Crossing, Kind};
 use uruk_leaving::{Graph, Reason};
 
-use super::anatomy::Told;
+use super::anatomy::DescribedBody;
 use crate::handles::{TypeRef, ValueRef};
 
 /// A value or `alloca` that may live across heads.
@@ -31,13 +31,13 @@ impl<'m> Frame<'m> {
     ///
     /// # Errors
     /// Why no head of it can be left.
-    pub(crate) fn of(told: Told<'m>, graph: &Graph) -> Result<Frame<'m>, Reason> {
+    pub(crate) fn of(told: DescribedBody<'m>, graph: &Graph) -> Result<Frame<'m>, Reason> {
         let found = uruk_leaving::Frame::of(&told.anatomy, graph)?;
         Ok(Frame::with(found, told))
     }
 
     /// Maps the variables found in the described body to LLVM's values.
-    pub(crate) fn with(found: uruk_leaving::Frame, told: Told<'m>) -> Frame<'m> {
+    pub(crate) fn with(found: uruk_leaving::Frame, told: DescribedBody<'m>) -> Frame<'m> {
         let variables = found.variables.iter().map(|it| {
             let value = told.values[it.value as usize];
             // SAFETY: a live value, and an alloca where it is one.

@@ -29,13 +29,13 @@ use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTypeKind,
 
 pub(crate) use uruk_leaving::{Heads, Places};
 
-use super::anatomy::{Body, Told};
+use super::anatomy::{DescribedBody, LlvmBody};
 use super::frame::{Crossing, Frame, Kind};
 use crate::attributes::AttributeKinds;
 use crate::compile::LOOPS;
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{BlockRef, FunctionRef, c_name};
-use crate::shape::Shape;
+use crate::shape::BodyShape;
 
 /// The loops of a body that are counted at their heads and can be left, and the values that cross
 /// there.
@@ -50,7 +50,11 @@ struct Decision<'m> {
 }
 
 /// Decides for a body, which is only read.
-fn decide<'m>(kinds: &AttributeKinds, body: Body<'_, 'm>, shape: &Shape<'m>) -> Decision<'m> {
+fn decide<'m>(
+    kinds: &AttributeKinds,
+    body: LlvmBody<'_, 'm>,
+    shape: &BodyShape<'m>,
+) -> Decision<'m> {
     if shape.measure.loops == 0 {
         return Decision {
             heads: Heads::default(),
@@ -59,7 +63,7 @@ fn decide<'m>(kinds: &AttributeKinds, body: Body<'_, 'm>, shape: &Shape<'m>) -> 
             frame: None,
         };
     }
-    let told = Told::of(body, kinds, &shape.flow);
+    let told = DescribedBody::of(body, kinds, &shape.flow);
     let decision = uruk_leaving::decide(&told.anatomy, shape.of_loops(), |_| true);
     Decision {
         heads: decision.heads,
@@ -74,7 +78,7 @@ pub(crate) type Counting<'m> = Vec<(BlockRef<'m>, BlockRef<'m>)>;
 
 /// Result of [`insert`].
 #[derive(Default)]
-pub(crate) struct Inserted<'m> {
+pub(crate) struct InsertedExits<'m> {
     /// The counted loops.
     pub(crate) heads: Heads,
     /// The latches of the other loops.
@@ -88,10 +92,10 @@ pub(crate) fn insert<'m>(
     module: &OwnedModule,
     kinds: &AttributeKinds,
     body: FunctionRef<'m>,
-    shape: &Shape<'m>,
-) -> Inserted<'m> {
-    let decision = decide(kinds, Body::copied(module, body), shape);
-    let mut inserted = Inserted {
+    shape: &BodyShape<'m>,
+) -> InsertedExits<'m> {
+    let decision = decide(kinds, LlvmBody::copied(module, body), shape);
+    let mut inserted = InsertedExits {
         heads: decision.heads,
         latches: decision.latches,
         counting: Vec::new(),
@@ -101,7 +105,7 @@ pub(crate) fn insert<'m>(
     };
     let flow = &shape.flow;
     // SAFETY: a live context and module.
-    let writer = unsafe { Writer::new(context, module, body, decision.chosen.len()) };
+    let writer = unsafe { ExitWriter::new(context, module, body, decision.chosen.len()) };
     let predecessors = flow.graph.predecessors();
     for (place, (index, what)) in decision.chosen.iter().enumerate() {
         let head = loops[*index].head as usize;
@@ -144,7 +148,7 @@ pub(crate) unsafe fn continuation_type(
     }
 }
 
-struct Writer<'a, 'm> {
+struct ExitWriter<'a, 'm> {
     context: &'a LlvmContext,
     body: FunctionRef<'m>,
     builder: Builder,
@@ -153,7 +157,7 @@ struct Writer<'a, 'm> {
     loops: usize,
 }
 
-impl<'a, 'm> Writer<'a, 'm> {
+impl<'a, 'm> ExitWriter<'a, 'm> {
     /// # Safety
     /// A body in a module of the context.
     unsafe fn new(
@@ -161,7 +165,7 @@ impl<'a, 'm> Writer<'a, 'm> {
         module: &OwnedModule,
         body: FunctionRef<'m>,
         loops: usize,
-    ) -> Writer<'a, 'm> {
+    ) -> ExitWriter<'a, 'm> {
         let name = c_name(LOOPS);
         // SAFETY: by the caller's promise; the name is a C string.
         let words = unsafe {
@@ -174,7 +178,7 @@ impl<'a, 'm> Writer<'a, 'm> {
             LLVMSetAlignment(words, 8);
             words
         };
-        Writer {
+        ExitWriter {
             context,
             body,
             builder: Builder::new(context),
@@ -269,7 +273,7 @@ impl<'a, 'm> Writer<'a, 'm> {
     /// Fills the block that leaves a loop for the continuation `offered`.
     ///
     /// # Safety
-    /// As for [`Writer::open`], an empty block, an address that is not null, and the offset of the
+    /// As for [`ExitWriter::open`], an empty block, an address that is not null, and the offset of the
     /// word that counts it.
     unsafe fn leave(
         &self,

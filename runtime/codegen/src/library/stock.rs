@@ -6,8 +6,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use uruk_base::Tier;
 
-use super::{Entry, Homes, Library, Shelf, Use};
-use crate::candidates::{Found, Missing, Wanted};
+use super::{Entry, EntryUse, Homes, Library, Shelf};
+use crate::candidates::{FoundCandidate, Missing, Wanted};
 use crate::compile::Compile;
 use crate::copy::UnitCopy;
 use crate::dependence::DependenceKind;
@@ -20,17 +20,17 @@ use crate::planning::Planning;
 use crate::reader::Reader;
 use crate::source::Source;
 use crate::summary::SymbolId;
-use crate::unit::{Contents, Unit};
+use crate::unit::{Unit, UnitContents};
 
 /// Candidates that were copied to be simplified together.
 struct Batch {
     unit: Unit,
-    members: Vec<Member>,
+    members: Vec<BatchMember>,
     /// Names on the shelf -> symbols of the reader's module.
     homes: FxHashMap<String, SymbolId>,
 }
 
-struct Member {
+struct BatchMember {
     symbol: SymbolId,
     name: String,
     /// Symbols of the candidates it calls.
@@ -128,10 +128,10 @@ fn gather(
 fn member(
     source: Source<'_>,
     name: String,
-    found: &Found<'_>,
+    found: &FoundCandidate<'_>,
     missing: &Missing<'_>,
     made: &FxHashSet<SymbolId>,
-) -> Member {
+) -> BatchMember {
     let symbol = |callee: &FunctionRef<'_>| source.id(**callee);
     let is_short = |callee: &FunctionRef<'_>| {
         let kept_short = symbol(callee).is_some_and(|symbol| {
@@ -141,7 +141,7 @@ fn member(
     };
     let is_rare = |callee: &&FunctionRef<'_>| missing.rare.contains(*callee);
     let rare = found.callees.iter().filter(is_rare);
-    Member {
+    BatchMember {
         symbol: found.callee.id,
         name,
         callees: found.callees.iter().filter_map(symbol).collect(),
@@ -157,7 +157,7 @@ fn shelve(library: &Library, plan: &ModulePlan, batch: Batch) -> Shelf {
     let homes = Homes(homes.collect());
     let common = common_uses(plan, &contents);
     let members = batch.members.iter();
-    let by_symbol: FxHashMap<SymbolId, &Member> =
+    let by_symbol: FxHashMap<SymbolId, &BatchMember> =
         members.map(|member| (member.symbol, member)).collect();
     let mut entries = Vec::new();
     for member in &batch.members {
@@ -187,9 +187,9 @@ fn shelve(library: &Library, plan: &ModulePlan, batch: Batch) -> Shelf {
 fn describe(
     library: &Library,
     plan: &ModulePlan,
-    member: &Member,
-    members: &FxHashMap<SymbolId, &Member>,
-    common: &FxHashSet<Use>,
+    member: &BatchMember,
+    members: &FxHashMap<SymbolId, &BatchMember>,
+    common: &FxHashSet<EntryUse>,
     entry: Entry,
 ) -> Entry {
     let mut uses = common.clone();
@@ -205,7 +205,7 @@ fn describe(
             // Its body was not in sight.
             continue;
         }
-        uses.insert(Use::of(plan, symbol, DependenceKind::Body));
+        uses.insert(EntryUse::of(plan, symbol, DependenceKind::Body));
     }
     Entry {
         uses: uses.into_iter().collect(),
@@ -216,19 +216,19 @@ fn describe(
 }
 
 /// The symbols that each member of a batch may be made of.
-fn common_uses(plan: &ModulePlan, contents: &Contents) -> FxHashSet<Use> {
+fn common_uses(plan: &ModulePlan, contents: &UnitContents) -> FxHashSet<EntryUse> {
     let inlined = contents
         .inlined
         .iter()
         .map(|&id| (id, DependenceKind::Body));
     let facts = contents.facts.iter().map(|&id| (id, DependenceKind::Fact));
     let both = inlined.chain(facts);
-    both.map(|(symbol, kind)| Use::of(plan, symbol, kind))
+    both.map(|(symbol, kind)| EntryUse::of(plan, symbol, kind))
         .collect()
 }
 
 /// `start`, its callees in the batch, directly and through others, and one step beyond.
-fn closure(start: SymbolId, members: &FxHashMap<SymbolId, &Member>) -> FxHashSet<SymbolId> {
+fn closure(start: SymbolId, members: &FxHashMap<SymbolId, &BatchMember>) -> FxHashSet<SymbolId> {
     let mut seen = FxHashSet::default();
     let mut left = vec![start];
     while let Some(symbol) = left.pop() {

@@ -4,7 +4,7 @@
 //! - A record names values of its function: a value that the copy no longer has is *optimized out*,
 //!   as a debugger calls it.
 //! - A variable and the place of its record are in one function, as LLVM requires: the same rule
-//!   finds the function of both ([`Writer::home`]).
+//!   finds the function of both ([`LineWriter::home`]).
 
 use inkwell::llvm_sys::core::{
     LLVMDbgRecordGetDebugLoc, LLVMDbgRecordGetKind, LLVMDbgVariableRecordGetExpression,
@@ -22,7 +22,7 @@ use inkwell::llvm_sys::{LLVMDbgRecordKind, LLVMValueKind};
 use rustc_hash::FxHashSet;
 
 use super::nodes::{child, number, operand, printed, text};
-use super::{DEPTH, Locations, Writer};
+use super::{DEPTH, LineWriter, Locations};
 use crate::copying::Copying;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 
@@ -133,11 +133,11 @@ unsafe fn read_record<'r>(
     }
 }
 
-impl Writer {
+impl LineWriter {
     /// Writes a record into the function that `locations` are of.
     ///
     /// # Safety
-    /// As [`Writer::function`]; a record of that function.
+    /// As [`LineWriter::function`]; a record of that function.
     pub(super) unsafe fn record(&mut self, locations: &mut Locations, record: &Record<'_>) {
         // SAFETY: by the caller's promise; nodes that a record refers to live as its function does.
         unsafe {
@@ -179,7 +179,7 @@ impl Writer {
     /// The new variable for an old one of a function, whose new subprogram is `home`.
     ///
     /// # Safety
-    /// As [`Writer::function`]; a live variable.
+    /// As [`LineWriter::function`]; a live variable.
     unsafe fn variable(
         &mut self,
         old: LLVMMetadataRef,

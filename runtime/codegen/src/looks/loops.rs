@@ -18,7 +18,7 @@ use inkwell::llvm_sys::{LLVMIntPredicate, LLVMOpcode};
 
 use super::is_plain;
 use super::nests::Nests;
-use super::writer::{Word, Writer};
+use super::writer::{CheckWriter, Word};
 use crate::flow::Flow;
 use crate::handles::ValueRef;
 
@@ -30,7 +30,7 @@ struct Latch {
     ask: LLVMBasicBlockRef,
 }
 
-impl Writer<'_> {
+impl CheckWriter<'_> {
     /// Inserts looks into the function's loops.
     pub(super) fn loops(&mut self) {
         let flow = Flow::of(self.function);

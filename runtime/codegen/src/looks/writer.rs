@@ -19,7 +19,7 @@ use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{BlockRef, FunctionRef, InstructionRef};
 
 /// State of inserting looks into one function.
-pub(super) struct Writer<'a> {
+pub(super) struct CheckWriter<'a> {
     pub(super) context: &'a LlvmContext,
     pub(super) kinds: &'a Kinds,
     pub(super) function: FunctionRef<'a>,
@@ -39,14 +39,14 @@ pub(super) enum Word {
     Kept,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> CheckWriter<'a> {
     pub(super) fn new(
         context: &'a LlvmContext,
         module: &OwnedModule,
         kinds: &'a Kinds,
         function: FunctionRef<'a>,
         look: Look,
-    ) -> Writer<'a> {
+    ) -> CheckWriter<'a> {
         const NAME: &str = "llvm.thread.pointer";
         // SAFETY: an intrinsic that this LLVM has, of one type that it is made for.
         let pointer = unsafe {
@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
                 LLVMGetIntrinsicDeclaration(module.raw(), number, over.as_mut_ptr(), 1),
             )
         };
-        Writer {
+        CheckWriter {
             context,
             kinds,
             function,
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
     /// Writes the variable back to the thread's word.
     ///
     /// # Safety
-    /// As of [`Writer::fetch`].
+    /// As of [`CheckWriter::fetch`].
     pub(super) unsafe fn give_back(&self) {
         // SAFETY: by the caller's promise.
         unsafe {

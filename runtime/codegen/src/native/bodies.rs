@@ -28,7 +28,7 @@ use inkwell::llvm_sys::target::{LLVMABISizeOfType, LLVMGetModuleDataLayout};
 use rustc_hash::FxHashMap;
 
 use super::digests;
-use super::layouts::{self, Layout, Layouts};
+use super::layouts::{self, Layouts, TypeLayout};
 use super::ordinals::is_numbered;
 use super::survey;
 use super::uses::{self, Uses};
@@ -69,7 +69,7 @@ pub struct Contents {
     /// Functions that run at the end.
     pub destructors: Vec<String>,
     /// Layouts of its structures, by name, where debug information has them.
-    pub types: HashMap<String, Arc<Layout>>,
+    pub types: HashMap<String, Arc<TypeLayout>>,
     /// The bodies of functions whose names have a [number](super::is_numbered), by name: the hash
     /// excludes their names.
     pub code: HashMap<String, Body>,
@@ -107,8 +107,8 @@ pub struct Shape {
     /// The value that it begins with.
     pub value: Body,
     /// Its layout by debug information, and by its type in the IR, unless it is a constant.
-    told: Option<Arc<Layout>>,
-    plain: Option<Arc<Layout>>,
+    told: Option<Arc<TypeLayout>>,
+    plain: Option<Arc<TypeLayout>>,
 }
 
 impl Shape {
@@ -118,7 +118,7 @@ impl Shape {
         of(self) == of(new)
     }
 
-    /// Like [`Layout::difference`], by the layouts known of both.
+    /// Like [`TypeLayout::difference`], by the layouts known of both.
     pub fn difference(&self, new: &Shape) -> Option<String> {
         let told = self.told.as_ref().zip(new.told.as_ref());
         let both = told.or_else(|| self.plain.as_ref().zip(new.plain.as_ref()));

@@ -167,7 +167,7 @@ pub struct NativeCallers {
     relying: Vec<String>,
     /// The code where writers of the C library are known; none if it was not optimized.
     writing: OnceLock<HashMap<String, Body>>,
-    told: HashMap<String, Told>,
+    told: HashMap<String, FrontEndFacts>,
 }
 
 /// Analyses native code of a file; `None` if the file is too large. Under a
@@ -252,7 +252,7 @@ pub fn outdated(
 /// which no later pass could add.
 fn told_otherwise(
     name: &str,
-    native: &HashMap<String, Told>,
+    native: &HashMap<String, FrontEndFacts>,
     versions: Versions<'_>,
 ) -> Result<Vec<String>, CodegenError> {
     if native.values().all(|before| before.facts.is_empty()) {
@@ -276,13 +276,16 @@ fn told_otherwise(
 
 /// Facts that a front end states about a function, and its callers.
 #[derive(Debug)]
-struct Told {
+struct FrontEndFacts {
     /// Facts about the function, its result and its arguments: the place, the attribute, its value.
     facts: Vec<(u32, u32, u64)>,
     callers: Vec<String>,
 }
 
-fn told(module: &OwnedModule, called: &HashSet<String>) -> impl Iterator<Item = (String, Told)> {
+fn told(
+    module: &OwnedModule,
+    called: &HashSet<String>,
+) -> impl Iterator<Item = (String, FrontEndFacts)> {
     let kinds = TOLD.map(kind);
     let functions = module.functions().filter(|it| !it.is_declaration());
     let functions = functions.map(|it| (stem(&it.name()).to_owned(), it));
@@ -302,7 +305,7 @@ fn told(module: &OwnedModule, called: &HashSet<String>) -> impl Iterator<Item = 
         let users = function.users().filter_map(ValueRef::as_instruction);
         let callers = users.filter_map(InstructionRef::function);
         let callers = callers.map(|it| stem(&it.name()).to_owned()).collect();
-        (name, Told { facts, callers })
+        (name, FrontEndFacts { facts, callers })
     })
 }
 

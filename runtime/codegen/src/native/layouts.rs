@@ -74,12 +74,12 @@ struct Leaf {
 
 /// The layout of a variable or of a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout(Vec<Leaf>);
+pub struct TypeLayout(Vec<Leaf>);
 
-impl Layout {
+impl TypeLayout {
     /// The difference to a new layout, as the end of a sentence about the variable; `None` if both
     /// read memory in the same way.
-    pub fn difference(&self, new: &Layout) -> Option<String> {
+    pub fn difference(&self, new: &TypeLayout) -> Option<String> {
         let named = |leaf: &&Leaf| !leaf.path.is_empty();
         let by_path: HashMap<&str, &Leaf> = self
             .0
@@ -111,7 +111,7 @@ impl Layout {
             let (now, before) = (leaf.kind.told(), old.kind.told());
             return Some(format!("which is {now} here and {before} in the program"));
         }
-        let plain = |layout: &Layout| -> HashSet<(u64, u64, NumberKind, u64)> {
+        let plain = |layout: &TypeLayout| -> HashSet<(u64, u64, NumberKind, u64)> {
             let leaves = layout.0.iter();
             leaves
                 .map(|it| (it.offset, it.size, it.kind, it.array))
@@ -125,9 +125,9 @@ impl Layout {
 #[derive(Debug, Default)]
 pub(super) struct Layouts {
     /// Layouts of variables that are no constants, by name.
-    pub(super) variables: HashMap<String, Arc<Layout>>,
+    pub(super) variables: HashMap<String, Arc<TypeLayout>>,
     /// Layouts of structures, by name; those of C++ by their linkage names.
-    pub(super) types: HashMap<String, Arc<Layout>>,
+    pub(super) types: HashMap<String, Arc<TypeLayout>>,
 }
 
 /// Most numbers of a layout; larger ones are not compared.
@@ -229,11 +229,11 @@ impl Nodes {
         self.operand(found, VARIABLE_TYPE).filter(|_| known)
     }
 
-    fn layout(&self, kind: LLVMMetadataRef) -> Option<Layout> {
+    fn layout(&self, kind: LLVMMetadataRef) -> Option<TypeLayout> {
         let mut leaves = Vec::new();
         self.add(kind, (0, 0), "", 0, &mut leaves)?;
         leaves.sort();
-        Some(Layout(leaves))
+        Some(TypeLayout(leaves))
     }
 
     /// Adds the numbers of a type that is at an offset, in arrays of so many bits; `None` if the
@@ -302,7 +302,7 @@ impl Nodes {
     fn collect_types(
         &self,
         mut left: Vec<LLVMMetadataRef>,
-        types: &mut HashMap<String, Arc<Layout>>,
+        types: &mut HashMap<String, Arc<TypeLayout>>,
     ) {
         let mut seen: HashSet<LLVMMetadataRef> = HashSet::new();
         while let Some(node) = left.pop() {

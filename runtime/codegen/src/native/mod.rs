@@ -32,6 +32,7 @@ mod callers;
 mod digests;
 mod edit;
 mod layouts;
+mod mentions;
 mod optimized;
 mod ordinals;
 mod plain;
@@ -58,11 +59,11 @@ use layouts::Layouts;
 
 pub use bodies::{Alias, Body, Contents, Method, Shape, contents};
 pub use callers::{NativeCallers, Outdated, Versions, native_callers, outdated};
-pub use layouts::Layout;
+pub use layouts::TypeLayout;
 pub use ordinals::{is_numbered, without_ordinals};
-pub use plain::{Plain, PlainResult};
+pub use plain::{PlainResult, PlainType};
 pub use survey::{FunctionInfo, Survey, VariableInfo};
-pub use uses::{Access, Uses};
+pub use uses::{Uses, VariableAccess};
 
 /// The treatment of a function's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::handles::FunctionRef;
 
 /// Numbers that are passed in registers, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Plain {
+pub struct PlainType {
     /// Integers.
     pub words: u8,
     /// Floating-point numbers.
@@ -34,7 +34,7 @@ pub enum PlainResult {
 
 /// The arguments and the result of a function whose type has only numbers that registers have room
 /// for.
-pub(super) fn plain(function: FunctionRef<'_>) -> Option<Plain> {
+pub(super) fn plain(function: FunctionRef<'_>) -> Option<PlainType> {
     // SAFETY: the type of a live function; the array has room for all parameter types.
     let (kinds, result) = unsafe {
         let kind = LLVMGlobalGetValueType(function.raw());
@@ -45,7 +45,7 @@ pub(super) fn plain(function: FunctionRef<'_>) -> Option<Plain> {
         LLVMGetParamTypes(kind, kinds.as_mut_ptr());
         (kinds, LLVMGetReturnType(kind))
     };
-    let mut plain = Plain {
+    let mut plain = PlainType {
         result: match class(result) {
             LLVMTypeKind::LLVMVoidTypeKind => PlainResult::Nothing,
             LLVMTypeKind::LLVMPointerTypeKind => PlainResult::Word,
@@ -53,7 +53,7 @@ pub(super) fn plain(function: FunctionRef<'_>) -> Option<Plain> {
             _ if is_float(result) => PlainResult::Float,
             _ => return None,
         },
-        ..Plain::default()
+        ..PlainType::default()
     };
     for kind in kinds {
         match (is_word(kind), is_float(kind)) {

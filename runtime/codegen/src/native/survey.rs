@@ -1,6 +1,6 @@
 //! The first walk: lists a module's symbols, and their uses.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ffi::CStr;
 
 use inkwell::llvm_sys::core::{
@@ -15,7 +15,8 @@ use inkwell::llvm_sys::target::{
 };
 use inkwell::llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMUnnamedAddr, LLVMValueKind};
 
-use super::plain::{Plain, plain};
+use super::mentions::{MentionWalk, MentionedGlobals, numbers};
+use super::plain::{PlainType, plain};
 use super::uses::{self, Uses};
 use crate::context::OwnedModule;
 use crate::handles::{FunctionRef, InstructionRef, ValueRef, VariableRef};
@@ -48,7 +49,7 @@ pub struct FunctionInfo {
     /// A weak alias, which stays, stands for it: its type determines its calling convention.
     pub aliased: bool,
     /// Its arguments and result, if all are plain numbers in registers.
-    pub plain: Option<Plain>,
+    pub plain: Option<PlainType>,
     /// The addresses of its labels are used.
     pub labels: bool,
     /// It has assembly that may mention symbols by their names.
@@ -156,55 +157,12 @@ pub(super) fn functions(module: &OwnedModule) -> impl Iterator<Item = FunctionRe
         .filter(|function| !function.is_intrinsic())
 }
 
-/// The globals that a constant or an operand refers to.
-#[derive(Default)]
-struct Found {
-    variables: Vec<u32>,
-    functions: Vec<u32>,
-    labels: Vec<LLVMValueRef>,
-}
-
-/// Numbers of the listed globals, and functions that are mentioned outside of calls.
-struct Walk {
-    functions: HashMap<LLVMValueRef, u32>,
-    variables: HashMap<LLVMValueRef, u32>,
-    /// Functions that are mentioned outside of calls.
-    taken: Vec<bool>,
-}
-
-impl Walk {
-    /// Adds the mentions of `value`, an operand that is not called. Initializers are not entered.
-    fn mention(&mut self, value: ValueRef<'_>, found: &mut Found) {
-        if let Some(&number) = self.functions.get(&value.raw()) {
-            self.taken[number as usize] = true;
-            found.functions.push(number);
-        } else if let Some(&number) = self.variables.get(&value.raw()) {
-            found.variables.push(number);
-        } else if value.kind() == LLVMValueKind::LLVMBlockAddressValueKind {
-            found.labels.push(value.raw());
-        } else if let Some(aliasee) = value.aliasee() {
-            self.mention(aliasee, found);
-        } else {
-            for part in value.parts() {
-                self.mention(part, found);
-            }
-        }
-    }
-}
-
-/// Numbers in their order, each once.
-fn numbers(mut list: Vec<u32>) -> Vec<u32> {
-    list.sort_unstable();
-    list.dedup();
-    list
-}
-
 /// Surveys a whole module.
 pub(super) fn survey(module: &OwnedModule) -> Survey {
     let listed: Vec<FunctionRef<'_>> = functions(module).collect();
     let variables: Vec<VariableRef<'_>> = module.variables().collect();
     let numbered = |raws: Vec<LLVMValueRef>| raws.into_iter().zip(0_u32..).collect();
-    let mut walk = Walk {
+    let mut walk = MentionWalk {
         functions: numbered(listed.iter().map(|function| function.raw()).collect()),
         variables: numbered(variables.iter().map(|variable| variable.raw()).collect()),
         taken: vec![false; listed.len()],
@@ -214,7 +172,7 @@ pub(super) fn survey(module: &OwnedModule) -> Survey {
     let layout = unsafe { LLVMGetModuleDataLayout(module.raw()) };
     survey.variables = variables.iter().map(|v| variable(*v, layout)).collect();
     for (info, value) in survey.variables.iter_mut().zip(&variables) {
-        let mut found = Found::default();
+        let mut found = MentionedGlobals::default();
         // Constructors are called; lists of used globals do not take addresses.
         if let Some(initializer) = value.initializer().filter(|_| !info.of_compiler) {
             walk.mention(initializer, &mut found);
@@ -347,64 +305,90 @@ fn string(value: ValueRef<'_>) -> Option<Vec<u8>> {
     }
 }
 
-fn function(
-    function: FunctionRef<'_>,
-    walk: &mut Walk,
-    variables: &mut [VariableInfo],
-) -> FunctionInfo {
-    let linkage = linkage(*function);
-    let copy = linkage == LLVMLinkage::LLVMAvailableExternallyLinkage;
-    let mut found = Found::default();
-    let mut assembly = false;
-    let (mut given, mut used) = (HashSet::new(), HashSet::new());
-    let mut kept = Vec::new();
-    let compares = function.instructions().any(compares_pointers);
-    for instruction in function.instructions() {
+/// The globals that the operands of a body mention, by what it does with them.
+#[derive(Default)]
+struct BodyMentions {
+    found: MentionedGlobals,
+    /// Functions whose addresses are passed to functions of other modules.
+    given: HashSet<u32>,
+    /// Functions that are called, or whose addresses are used otherwise.
+    used: HashSet<u32>,
+    /// Variables whose addresses may be kept.
+    kept: Vec<u32>,
+    assembly: bool,
+}
+
+impl BodyMentions {
+    /// Adds the operands of an instruction; `compares` tells whether its body compares pointers.
+    fn add(
+        &mut self,
+        instruction: InstructionRef<'_>,
+        compares: bool,
+        walk: &mut MentionWalk,
+        variables: &mut [VariableInfo],
+    ) {
         let callee = instruction.callee();
-        assembly |= callee.is_some_and(|callee| names_symbols(instruction, callee));
+        self.assembly |= callee.is_some_and(|callee| names_symbols(instruction, callee));
         let asked = callee.is_some_and(|callee| callee.name().starts_with(ADDRESS_OF));
-        let operands = instruction.operands().flatten();
         let last = instruction.operands().len().wrapping_sub(1);
         let away = callee.and_then(|callee| callee.as_function());
-        let reads = away.is_some_and(|callee| callee.is_intrinsic())
-            || instruction.opcode() == LLVMOpcode::LLVMLoad;
+        let opcode = instruction.opcode();
+        let reads =
+            away.is_some_and(|callee| callee.is_intrinsic()) || opcode == LLVMOpcode::LLVMLoad;
         let away = away.is_some_and(|callee| callee.is_declaration() && !callee.is_intrinsic());
-        for (place, operand) in operands.enumerate() {
-            let is_callee = callee == Some(operand) && place == last;
-            if let Some(&number) = walk.functions.get(&operand.raw())
-                && is_callee
-            {
-                found.functions.push(number);
-                used.insert(number);
+        let compared = match opcode {
+            LLVMOpcode::LLVMICmp | LLVMOpcode::LLVMPtrToInt | LLVMOpcode::LLVMRet => true,
+            LLVMOpcode::LLVMStore | LLVMOpcode::LLVMSelect | LLVMOpcode::LLVMPHI => compares,
+            _ => false,
+        };
+        for (place, operand) in instruction.operands().flatten().enumerate() {
+            let function = walk.functions.get(&operand.raw()).copied();
+            if let Some(number) = function.filter(|_| callee == Some(operand) && place == last) {
+                self.found.functions.push(number);
+                self.used.insert(number);
                 continue;
             }
-            let before = found.variables.len();
-            let listed = found.functions.len();
-            walk.mention(operand, &mut found);
-            let direct = walk.functions.contains_key(&operand.raw());
-            let mentioned = found.functions[listed..].iter().copied();
-            match away && direct {
-                true => given.extend(mentioned),
-                false => used.extend(mentioned),
+            let before = self.found.variables.len();
+            let listed = self.found.functions.len();
+            walk.mention(operand, &mut self.found);
+            let mentioned = self.found.functions[listed..].iter().copied();
+            match away && function.is_some() {
+                true => self.given.extend(mentioned),
+                false => self.used.extend(mentioned),
             }
+            let mentioned = &self.found.variables[before..];
             if !away && !reads {
-                kept.extend(&found.variables[before..]);
+                self.kept.extend(mentioned);
             }
-            let compared = match instruction.opcode() {
-                LLVMOpcode::LLVMICmp | LLVMOpcode::LLVMPtrToInt | LLVMOpcode::LLVMRet => true,
-                LLVMOpcode::LLVMStore | LLVMOpcode::LLVMSelect | LLVMOpcode::LLVMPHI => compares,
-                _ => false,
-            };
-            for &number in found.variables[before..].iter().filter(|_| compared) {
-                variables[number as usize].compared = true;
-            }
-            for &number in &found.variables[before..] {
+            for &number in mentioned {
                 let variable = &mut variables[number as usize];
                 let direct = walk.variables.get(&operand.raw()) == Some(&number);
+                variable.compared |= compared;
                 variable.odd_thread_local |= variable.thread_local && !(asked && direct);
             }
         }
     }
+}
+
+fn function(
+    function: FunctionRef<'_>,
+    walk: &mut MentionWalk,
+    variables: &mut [VariableInfo],
+) -> FunctionInfo {
+    let linkage = linkage(*function);
+    let copy = linkage == LLVMLinkage::LLVMAvailableExternallyLinkage;
+    let mut mentions = BodyMentions::default();
+    let compares = function.instructions().any(compares_pointers);
+    for instruction in function.instructions() {
+        mentions.add(instruction, compares, walk, variables);
+    }
+    let BodyMentions {
+        found,
+        given,
+        used,
+        kept,
+        assembly,
+    } = mentions;
     FunctionInfo {
         name: function.name(),
         renamed: None,

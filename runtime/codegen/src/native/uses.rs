@@ -43,12 +43,12 @@ pub enum Uses {
     /// It is written, and never read.
     Written,
     /// Loads and stores of these bytes, by their places.
-    Accessed(Vec<Access>),
+    Accessed(Vec<VariableAccess>),
 }
 
 /// Bytes of a variable that a load or a store accesses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Access {
+pub struct VariableAccess {
     /// From the variable's beginning.
     pub offset: u64,
     /// The number of bytes.
@@ -149,7 +149,7 @@ pub(super) fn uses(variable: VariableRef<'_>, layout: LLVMTargetDataRef) -> Uses
         *accesses.entry((offset, size)).or_default() |= may_change;
     }
     let accesses = accesses.into_iter();
-    let accesses = accesses.map(|((offset, size), flag)| Access { offset, size, flag });
+    let accesses = accesses.map(|((offset, size), flag)| VariableAccess { offset, size, flag });
     Uses::Accessed(accesses.collect())
 }
 

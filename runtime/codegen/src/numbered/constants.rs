@@ -11,19 +11,19 @@ pub(super) struct Constants<'m> {
 }
 
 /// A global or a constant, by its value number.
-pub(super) enum Found<'m> {
+pub(super) enum ConstantOrGlobal<'m> {
     Global(u32),
     Constant(&'m Constant),
 }
 
 impl<'m> Constants<'m> {
-    pub(super) fn find(self, value: ValueId) -> Option<Found<'m>> {
+    pub(super) fn find(self, value: ValueId) -> Option<ConstantOrGlobal<'m>> {
         let globals = self.module.globals.len() as u32;
         match value.0.checked_sub(globals) {
-            None => Some(Found::Global(value.0)),
+            None => Some(ConstantOrGlobal::Global(value.0)),
             Some(at) => {
                 let constant = self.module.constants.get(at as usize);
-                constant.map(|(_, constant)| Found::Constant(constant))
+                constant.map(|(_, constant)| ConstantOrGlobal::Constant(constant))
             }
         }
     }
@@ -39,8 +39,8 @@ impl<'m> Constants<'m> {
     /// Whether a value is all zeros, and LLVM would write it so.
     pub(super) fn is_zero(self, value: ValueId) -> bool {
         match self.find(value) {
-            Some(Found::Constant(Constant::Null)) => true,
-            Some(Found::Constant(Constant::Integer(words) | Constant::Float(words))) => {
+            Some(ConstantOrGlobal::Constant(Constant::Null)) => true,
+            Some(ConstantOrGlobal::Constant(Constant::Integer(words) | Constant::Float(words))) => {
                 words.iter().all(|&word| word == 0)
             }
             _ => false,
@@ -51,11 +51,11 @@ impl<'m> Constants<'m> {
     pub(super) fn base(self, mut value: ValueId) -> Option<u32> {
         for _ in 0..DEPTH {
             value = match self.find(value)? {
-                Found::Global(number) => return Some(number),
-                Found::Constant(Constant::Cast(_, of)) => *of,
-                Found::Constant(Constant::Offset(_, operands)) => *operands.first()?,
-                Found::Constant(Constant::Binary(_, a, _)) => *a,
-                Found::Constant(_) => return None,
+                ConstantOrGlobal::Global(number) => return Some(number),
+                ConstantOrGlobal::Constant(Constant::Cast(_, of)) => *of,
+                ConstantOrGlobal::Constant(Constant::Offset(_, operands)) => *operands.first()?,
+                ConstantOrGlobal::Constant(Constant::Binary(_, a, _)) => *a,
+                ConstantOrGlobal::Constant(_) => return None,
             };
         }
         None

@@ -9,7 +9,7 @@ use uruk_lower::Refused;
 use uruk_lower::data::{Binding, Chosen, Data};
 
 use super::Numbered;
-use super::lower::Names;
+use super::lower::ModuleNames;
 use crate::plan::ModulePlan;
 use crate::summary::{Kind, Linkage, Placement, SymbolId, SymbolInfo};
 
@@ -32,7 +32,7 @@ impl Numbered {
         if variables.is_empty() && mentioned.is_empty() {
             return Ok(None);
         }
-        let names = Names {
+        let names = ModuleNames {
             numbered: self,
             plan,
             inlined: RefCell::default(),

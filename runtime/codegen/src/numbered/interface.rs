@@ -13,7 +13,7 @@ use super::summarize::RELEASE;
 use crate::interface::DEPTH;
 use crate::summary::{Kind, SymbolId};
 
-/// Attributes of [`crate::source::OF_CALLS`], by LLVM's numbers in bitcode.
+/// Attributes of [`crate::attributes::OF_CALLS`], by LLVM's numbers in bitcode.
 const OF_CALLS: [(u32, &str); 18] = [
     (25, "alignstack"),
     (69, "byref"),
@@ -40,106 +40,104 @@ const NORECURSE: u32 = 48;
 /// Attributes that [`crate::interface`] takes as evidence, in its order.
 const INFERRED: [(u32, &str); 3] = [(62, "nofree"), (63, "nosync"), (NORECURSE, "norecurse")];
 
-impl Numbered {
-    /// Like [`crate::Reader::signature`]; `None` if LLVM has to write it.
-    pub(crate) fn signature(&self, function: SymbolId) -> Option<String> {
-        let (module, global) = self.global_of(function)?;
-        let (GlobalKind::Function, Type::Function(result, parameters, open)) =
-            (global.kind, module.ty(global.ty))
-        else {
-            return None;
-        };
-        let attributes = module.attributes(global.attributes);
-        let of_parameter = |index: usize| -> Option<String> {
-            let mut lists = attributes.parameters.iter();
-            let list = lists.find(|(number, _)| *number as usize == index);
-            list.map_or(Some(String::new()), |(_, list)| passing(module, list))
-        };
-        let mut words = Vec::with_capacity(parameters.len() + 1);
-        for (index, &ty) in parameters.iter().enumerate() {
-            words.push(text(module, ty, Structs::WrittenOut, 0)? + &of_parameter(index)?);
-        }
-        words.extend(open.then(|| String::from("...")));
-        let convention = match global.convention {
-            0 => String::new(),
-            number => format!(" cc{number}"),
-        };
-        let result =
-            text(module, *result, Structs::WrittenOut, 0)? + &passing(module, &attributes.result)?;
-        Some(format!("{result} ({}){convention}", words.join(", ")))
+/// Like [`crate::Reader::signature`]; `None` if LLVM has to write it.
+pub(crate) fn signature(numbered: &Numbered, function: SymbolId) -> Option<String> {
+    let (module, global) = global_of(numbered, function)?;
+    let (GlobalKind::Function, Type::Function(result, parameters, open)) =
+        (global.kind, module.ty(global.ty))
+    else {
+        return None;
+    };
+    let attributes = module.attributes(global.attributes);
+    let of_parameter = |index: usize| -> Option<String> {
+        let mut lists = attributes.parameters.iter();
+        let list = lists.find(|(number, _)| *number as usize == index);
+        list.map_or(Some(String::new()), |(_, list)| passing(module, list))
+    };
+    let mut words = Vec::with_capacity(parameters.len() + 1);
+    for (index, &ty) in parameters.iter().enumerate() {
+        words.push(text(module, ty, Structs::WrittenOut, 0)? + &of_parameter(index)?);
     }
+    words.extend(open.then(|| String::from("...")));
+    let convention = match global.convention {
+        0 => String::new(),
+        number => format!(" cc{number}"),
+    };
+    let result =
+        text(module, *result, Structs::WrittenOut, 0)? + &passing(module, &attributes.result)?;
+    Some(format!("{result} ({}){convention}", words.join(", ")))
+}
 
-    /// The type of a symbol as LLVM writes it, with marks of how small integers are extended.
-    /// `None` if LLVM has to write it, also where arguments have other marks
-    /// ([`crate::Reader::types`]).
-    pub(crate) fn type_of(&self, symbol: SymbolId) -> Option<String> {
-        let (module, global) = self.global_of(symbol)?;
-        let structs = match module.names_structs {
-            true => Structs::ByName,
-            false => Structs::AsInIr,
-        };
-        let (GlobalKind::Function, Type::Function(result, parameters, open)) =
-            (global.kind, module.ty(global.ty))
-        else {
-            return text(module, global.ty, structs, 0);
-        };
-        let attributes = module.attributes(global.attributes);
-        let marked = |ty: TypeId, list: &[Attribute]| {
-            let mark = passing(module, list)?;
-            let is_known = matches!(&*mark, "" | " signext" | " zeroext");
-            is_known.then_some(text(module, ty, structs, 1)? + &mark)
-        };
-        let mut words = Vec::with_capacity(parameters.len() + 1);
-        for (index, &ty) in parameters.iter().enumerate() {
-            let mut lists = attributes.parameters.iter();
-            let list = lists.find(|(number, _)| *number as usize == index);
-            words.push(marked(ty, list.map_or(&[][..], |(_, list)| list))?);
-        }
-        words.extend(open.then(|| String::from("...")));
-        let result = marked(*result, &attributes.result)?;
-        Some(format!("{result} ({})", words.join(", ")))
+/// The type of a symbol as LLVM writes it, with marks of how small integers are extended.
+/// `None` if LLVM has to write it, also where arguments have other marks
+/// ([`crate::Reader::types`]).
+pub(crate) fn type_of(numbered: &Numbered, symbol: SymbolId) -> Option<String> {
+    let (module, global) = global_of(numbered, symbol)?;
+    let structs = match module.names_structs {
+        true => Structs::ByName,
+        false => Structs::AsInIr,
+    };
+    let (GlobalKind::Function, Type::Function(result, parameters, open)) =
+        (global.kind, module.ty(global.ty))
+    else {
+        return text(module, global.ty, structs, 0);
+    };
+    let attributes = module.attributes(global.attributes);
+    let marked = |ty: TypeId, list: &[Attribute]| {
+        let mark = passing(module, list)?;
+        let is_known = matches!(&*mark, "" | " signext" | " zeroext");
+        is_known.then_some(text(module, ty, structs, 1)? + &mark)
+    };
+    let mut words = Vec::with_capacity(parameters.len() + 1);
+    for (index, &ty) in parameters.iter().enumerate() {
+        let mut lists = attributes.parameters.iter();
+        let list = lists.find(|(number, _)| *number as usize == index);
+        words.push(marked(ty, list.map_or(&[][..], |(_, list)| list))?);
     }
+    words.extend(open.then(|| String::from("...")));
+    let result = marked(*result, &attributes.result)?;
+    Some(format!("{result} ({})", words.join(", ")))
+}
 
-    /// Like [`crate::Reader::interprocedural`]; `None` if LLVM has to determine it.
-    #[expect(clippy::option_option, reason = "whether it is known, and what it is")]
-    pub(crate) fn interprocedural(&self) -> Option<Option<String>> {
-        let module = &*self.source.module;
-        if module.release != RELEASE {
-            return None;
-        }
-        for (index, info) in self.summary.symbols.iter().enumerate() {
-            if !info.linkage.is_definition() || !matches!(info.kind, Kind::Function | Kind::Data) {
-                continue;
-            }
-            let number = self.globals[index] as usize;
-            let global = &module.globals[number];
-            if module.details[number].unnamed == Unnamed::LocallyUnnamed {
-                return Some(Some(format!("`{}` is local_unnamed_addr", info.name)));
-            }
-            if global.kind != GlobalKind::Function {
-                continue;
-            }
-            let flags = &module.attributes(global.attributes).function;
-            let has = |kind| flags.contains(&Attribute::Flag(kind));
-            if has(OPTNONE) {
-                continue;
-            }
-            let found = INFERRED
-                .iter()
-                .find(|(kind, _)| has(*kind) && !(*kind == NORECURSE && info.name == "main"));
-            if let Some((_, name)) = found {
-                return Some(Some(format!("`{}` is {name}", info.name)));
-            }
-        }
-        Some(None)
+/// Like [`crate::Reader::interprocedural`]; `None` if LLVM has to determine it.
+#[expect(clippy::option_option, reason = "whether it is known, and what it is")]
+pub(crate) fn interprocedural(numbered: &Numbered) -> Option<Option<String>> {
+    let module = &*numbered.source.module;
+    if module.release != RELEASE {
+        return None;
     }
+    for (index, info) in numbered.summary.symbols.iter().enumerate() {
+        if !info.linkage.is_definition() || !matches!(info.kind, Kind::Function | Kind::Data) {
+            continue;
+        }
+        let number = numbered.globals[index] as usize;
+        let global = &module.globals[number];
+        if module.details[number].unnamed == Unnamed::LocallyUnnamed {
+            return Some(Some(format!("`{}` is local_unnamed_addr", info.name)));
+        }
+        if global.kind != GlobalKind::Function {
+            continue;
+        }
+        let flags = &module.attributes(global.attributes).function;
+        let has = |kind| flags.contains(&Attribute::Flag(kind));
+        if has(OPTNONE) {
+            continue;
+        }
+        let found = INFERRED
+            .iter()
+            .find(|(kind, _)| has(*kind) && !(*kind == NORECURSE && info.name == "main"));
+        if let Some((_, name)) = found {
+            return Some(Some(format!("`{}` is {name}", info.name)));
+        }
+    }
+    Some(None)
+}
 
-    /// A global of a module that LLVM would not change while it reads.
-    fn global_of(&self, symbol: SymbolId) -> Option<(&Module, &Global)> {
-        let module = &*self.source.module;
-        let global = &module.globals[self.globals[symbol.index()] as usize];
-        (module.release == RELEASE).then_some((module, global))
-    }
+/// A global of a module that LLVM would not change while it reads.
+fn global_of(numbered: &Numbered, symbol: SymbolId) -> Option<(&Module, &Global)> {
+    let module = &*numbered.source.module;
+    let global = &module.globals[numbered.globals[symbol.index()] as usize];
+    (module.release == RELEASE).then_some((module, global))
 }
 
 /// The attributes of a value that change how it is passed.

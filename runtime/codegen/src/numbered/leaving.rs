@@ -9,7 +9,7 @@ use uruk_leaving::{Anatomy, Decision, Shape, decide};
 
 use super::Numbered;
 use crate::bitcode::Bitcode;
-use crate::continuation::anatomy::{Body as InMemory, Told};
+use crate::continuation::anatomy::{DescribedBody, LlvmBody as InMemory};
 use crate::handles::InstructionRef;
 use crate::reader::{Reader, Verify};
 use crate::shape;
@@ -76,7 +76,7 @@ fn compare(bitcode: &Bitcode) -> Compared {
             let layout = LLVMGetModuleDataLayout(reader.module().raw());
             InMemory::in_place(function, layout, &is_fused)
         };
-        let theirs = Told::of(theirs, reader.kinds(), &shape.flow).anatomy;
+        let theirs = DescribedBody::of(theirs, reader.kinds(), &shape.flow).anatomy;
         check_same(&function.name(), &theirs, &ours);
         compared.bodies += 1;
         let loops: Shape<'_> = shape.of_loops();

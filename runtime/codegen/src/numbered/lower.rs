@@ -22,7 +22,7 @@ use super::Numbered;
 use crate::compile::{COUNTERS, Compile, Compiled, Counters, LOOPS};
 use crate::labels::{Labels, space_name};
 use crate::plan::{Access, ModulePlan};
-use crate::sketch::Sketch;
+use crate::sketch::{self, Sketch};
 use crate::summary::{Kind, Linkage, SymbolId};
 
 /// A body, and buffers that are reused between bodies, of any modules.
@@ -64,14 +64,14 @@ fn asks_for_more(how: &Compile, body: &Body) -> Option<&'static str> {
 const DEPTH: u32 = 8;
 
 /// The meaning of a module's names to one function.
-pub(super) struct Names<'a> {
+pub(super) struct ModuleNames<'a> {
     pub(super) numbered: &'a Numbered,
     pub(super) plan: &'a ModulePlan,
     /// For each global, whether it is independent of its frame.
     pub(super) inlined: RefCell<FxHashMap<u32, bool>>,
 }
 
-impl Outside for Names<'_> {
+impl Outside for ModuleNames<'_> {
     fn symbol(&self, global: u32) -> Result<SymbolData, Refused> {
         let id = self.numbered.symbol(global);
         let info = &self.numbered.summary.symbols[id.index()];
@@ -111,7 +111,7 @@ impl Outside for Names<'_> {
     }
 }
 
-impl Names<'_> {
+impl ModuleNames<'_> {
     /// True for an `alwaysinline` function whose body this module has.
     fn is_inline_body(&self, global: u32) -> bool {
         let id = self.numbered.symbol(global);
@@ -200,7 +200,7 @@ impl Numbered {
 
     /// The sketch of the body in `plain`.
     pub fn sketch_of(&self, plain: &Plain) -> Sketch {
-        self.sketch(&plain.body)
+        sketch::plain::sketch(self, &plain.body)
     }
 
     /// Lowers one function, whose body is in `plain`, for a compile of tier 1 with the settings
@@ -220,7 +220,7 @@ impl Numbered {
         }
         let _lowering = parts::enter(Part::Lowering);
         let counts = how.counters == Counters::Entry;
-        let names = Names {
+        let names = ModuleNames {
             numbered: self,
             plan,
             inlined: RefCell::default(),

@@ -1,7 +1,7 @@
 //! Summaries made from bytes against those made from LLVM's reading.
 
-use super::Numbered;
 use super::damage::damaged;
+use super::{Numbered, interface};
 use crate::bitcode::Bitcode;
 use crate::reader::Reader;
 use crate::summary::SymbolId;
@@ -93,16 +93,16 @@ fn compare(bitcode: &Bitcode) -> bool {
 /// Compares types, signatures and inferred attributes read without LLVM with LLVM's.
 fn compare_interfaces(alone: &Numbered, reader: &Reader) {
     let name = reader.bitcode().name();
-    if let Some(ours) = alone.interprocedural() {
+    if let Some(ours) = interface::interprocedural(alone) {
         assert_eq!(ours, reader.interprocedural(), "{name}");
     }
     let types = reader.types();
     for (index, (info, theirs)) in alone.summary().symbols.iter().zip(&types).enumerate() {
         let symbol = SymbolId(index as u32);
-        if let Some(ours) = alone.type_of(symbol) {
+        if let Some(ours) = interface::type_of(alone, symbol) {
             assert_eq!(*ours, **theirs, "{name}: {}", info.name);
         }
-        if let Some(ours) = alone.signature(symbol) {
+        if let Some(ours) = interface::signature(alone, symbol) {
             assert_eq!(ours, reader.signature(symbol), "{name}: {}", info.name);
         }
     }
@@ -145,8 +145,8 @@ fn interfaces_are_as_llvm_writes_them() {
         let index = symbols.iter().position(|it| it.name == at).expect("there");
         let symbol = SymbolId(index as u32);
         (
-            alone.type_of(symbol).is_some(),
-            alone.signature(symbol).is_some(),
+            interface::type_of(&alone, symbol).is_some(),
+            interface::signature(&alone, symbol).is_some(),
         )
     };
     // LLVM writes sizes into the types of functions that pass structs in memory.
@@ -174,15 +174,15 @@ fn interfaces_are_as_llvm_writes_them() {
     ] {
         let text = bitcode(&format!("define void @f() {inferred} {{ ret void }}"));
         assert!(compare(&text));
-        let said = Numbered::alone(&text).expect("plain").interprocedural();
+        let said = interface::interprocedural(&Numbered::alone(&text).expect("plain"));
         assert_eq!(said.expect("known").is_some(), is_evidence, "{inferred}");
     }
     assert!(compare(&bitcode("@c = local_unnamed_addr global i32 1")));
     let named = bitcode("%pair = type { i32, i32 }\ndefine %pair @f(%pair %a) { ret %pair %a }");
     assert!(compare(&named));
     let named = Numbered::alone(&named).expect("plain");
-    assert_eq!(named.type_of(SymbolId(0)), None);
-    assert!(named.signature(SymbolId(0)).is_some());
+    assert_eq!(interface::type_of(&named, SymbolId(0)), None);
+    assert!(interface::signature(&named, SymbolId(0)).is_some());
 }
 
 /// Runs on the files that `URUK_BITCODE` names, with spaces between them.

@@ -17,7 +17,7 @@ use uruk_bitcode::ir::{
     Module, Type, ValueId, Visibility,
 };
 
-use super::constants::{Constants, Found};
+use super::constants::{ConstantOrGlobal, Constants};
 use crate::origin;
 use crate::summary::{
     Kind, LARGE, Linkage, ModuleSummary, PAGE, Placement, SAFE_STACK, Structor, SymbolId,
@@ -230,7 +230,7 @@ impl<'m> Reading<'m> {
             IrLinkage::Common => {
                 let null = matches!(
                     self.constants.find(value),
-                    Some(Found::Constant(Constant::Null))
+                    Some(ConstantOrGlobal::Constant(Constant::Null))
                 ) || self.constants.is_zero(value);
                 of_type && null && !details.is_constant && details.comdat.is_none()
             }
@@ -352,8 +352,8 @@ impl<'m> Reading<'m> {
             let name = summary.symbols[index].name.clone();
             let used = matches!(&*name, "llvm.used" | "llvm.compiler.used");
             let elements = match details.initializer.and_then(|it| self.constants.find(it)) {
-                Some(Found::Constant(Constant::Aggregate(elements))) => &elements[..],
-                Some(Found::Constant(Constant::Null)) if !used => &[],
+                Some(ConstantOrGlobal::Constant(Constant::Aggregate(elements))) => &elements[..],
+                Some(ConstantOrGlobal::Constant(Constant::Null)) if !used => &[],
                 None => &[],
                 _ => return None,
             };
@@ -402,24 +402,24 @@ impl<'m> Reading<'m> {
     /// Elements of the tables are `{ i32, ptr, ptr }` structs; one without a function is skipped.
     fn structor(&self, element: ValueId) -> Option<Option<Structor>> {
         let found = self.constants.find(element)?;
-        if matches!(found, Found::Constant(Constant::Null)) {
+        if matches!(found, ConstantOrGlobal::Constant(Constant::Null)) {
             return Some(None);
         }
-        let Found::Constant(Constant::Aggregate(fields)) = found else {
+        let ConstantOrGlobal::Constant(Constant::Aggregate(fields)) = found else {
             return None;
         };
         let &[priority, function, key] = &fields[..] else {
             return None;
         };
         let priority = match self.constants.find(priority)? {
-            Found::Constant(Constant::Integer(words)) => words[0] as u32,
-            Found::Constant(Constant::Null) => 0,
+            ConstantOrGlobal::Constant(Constant::Integer(words)) => words[0] as u32,
+            ConstantOrGlobal::Constant(Constant::Null) => 0,
             _ => return None,
         };
         let is_null = |it| {
             matches!(
                 self.constants.find(it),
-                Some(Found::Constant(Constant::Null))
+                Some(ConstantOrGlobal::Constant(Constant::Null))
             )
         };
         let symbol = |it| Some(self.symbols[self.base(it)? as usize]);

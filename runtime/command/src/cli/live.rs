@@ -103,25 +103,47 @@ pub(super) fn main(live: &Live) -> i32 {
             "{LIBRARY} is not beside this command\n  tip: $URUK_LIVE_LIBRARY names its place"
         ));
     };
-    // The program may change its working directory before it ends.
-    let absolute = |file: &Option<PathBuf>| file.as_ref().map(std::path::absolute).transpose();
-    let files = [&live.report, &live.trace, &live.tuning].map(absolute);
-    let [report, trace, tuning] = match files {
-        [Ok(report), Ok(trace), Ok(tuning)] => [report, trace, tuning],
-        [Err(cause), ..] | [_, Err(cause), _] | [.., Err(cause)] => {
-            return fail(&cause.to_string());
-        }
+    let files = match written_files(live, &program) {
+        Ok(files) => files,
+        Err(message) => return fail(&message),
     };
-    let written: Vec<&PathBuf> = report.iter().chain(&trace).chain(&tuning).collect();
+    let cause = start(live, &program, library, &settings(live, files));
+    fail(&format!("{}: {cause}", program.display()))
+}
+
+/// Files that the session in the program writes.
+struct WrittenFiles {
+    report: Option<PathBuf>,
+    trace: Option<PathBuf>,
+    tuning: Option<PathBuf>,
+}
+
+/// The files to write, checked: none of them is a file that the program is made of.
+fn written_files(live: &Live, program: &Path) -> Result<WrittenFiles, String> {
+    // The program may change its working directory before it ends.
+    let absolute = |file: &Option<PathBuf>| {
+        let file = file.as_ref().map(std::path::absolute);
+        file.transpose().map_err(|cause| cause.to_string())
+    };
+    let files = WrittenFiles {
+        report: absolute(&live.report)?,
+        trace: absolute(&live.trace)?,
+        tuning: absolute(&live.tuning)?,
+    };
+    let written = files.report.iter().chain(&files.trace);
+    let written: Vec<&PathBuf> = written.chain(&files.tuning).collect();
     if !written.is_empty() {
-        let libraries = libraries(&program);
+        let libraries = libraries(program);
         let mut inputs: Vec<&Path> = libraries.iter().map(PathBuf::as_path).collect();
-        inputs.insert(0, &program);
-        if let Err(message) = super::outputs::check(written, &inputs) {
-            return fail(&message);
-        }
+        inputs.insert(0, program);
+        super::outputs::check(written, &inputs)?;
     }
-    let settings = Settings {
+    Ok(files)
+}
+
+/// The settings of the session in the program.
+fn settings(live: &Live, files: WrittenFiles) -> Settings {
+    Settings {
         after: Duration::from_millis(live.after),
         force: match live.force {
             None => Force::No,
@@ -134,9 +156,9 @@ pub(super) fn main(live: &Live) -> i32 {
             StatsChoice::Table => StatsFormat::Table,
             StatsChoice::Json => StatsFormat::Json,
         }),
-        report,
-        trace,
-        tuning,
+        report: files.report,
+        trace: files.trace,
+        tuning: files.tuning,
         tuning_percent: live.tuning_percent,
         record: live.record,
         perf_map: live.perf_map,
@@ -144,14 +166,19 @@ pub(super) fn main(live: &Live) -> i32 {
         verbose: live.verbose,
         control: !live.no_control,
         jobs: live.jobs,
-    };
+    }
+}
+
+/// Runs the program in place of this process, with the library loaded first; returns the reason why
+/// it cannot be run.
+fn start(live: &Live, program: &Path, library: PathBuf, settings: &Settings) -> std::io::Error {
     let before = std::env::var_os("LD_PRELOAD").unwrap_or_default();
     let mut preload = library.into_os_string();
     if !before.is_empty() {
         preload.push(":");
         preload.push(&before);
     }
-    let mut command = Command::new(&program);
+    let mut command = Command::new(program);
     if let Some(tunables) = with_ours(std::env::var_os(TUNABLES).as_deref()) {
         command.env(TUNABLES, tunables);
     }
@@ -164,14 +191,13 @@ pub(super) fn main(live: &Live) -> i32 {
             });
         }
     }
-    let cause = command
+    command
         .arg0(&live.program)
         .args(&live.args)
         .env(VARIABLE, settings.to_string())
         .env(PRELOADED_BEFORE, before)
         .env("LD_PRELOAD", preload)
-        .exec();
-    fail(&format!("{}: {cause}", program.display()))
+        .exec()
 }
 
 /// Whether this process was started with `SIGPIPE` ignored, which the program must inherit. The standard

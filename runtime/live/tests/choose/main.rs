@@ -4,7 +4,9 @@ mod program;
 mod variables;
 
 use uruk::InlinedCopy;
-use uruk::live::rebound::{FunctionInfo, Keep, Plain, PlainResult, VariableChoice, VariableInfo};
+use uruk::live::rebound::{
+    FunctionInfo, Keep, PlainResult, PlainType, VariableChoice, VariableInfo,
+};
 use uruk_live::choose::{Fate, Outcome, Reason};
 use uruk_live::program::symbols::PlaceKind;
 
@@ -111,7 +113,7 @@ fn local_functions_that_nobody_points_to_go_with_their_callers() {
     assert_eq!(outcome.choices.functions[1].address, None);
     // Or if it has numbers only, and its code takes all of them.
     let plain = FunctionInfo {
-        plain: Some(Plain::default()),
+        plain: Some(PlainType::default()),
         ..pointed.clone()
     };
     let numbers = || vec![caller.clone(), plain.clone()];
@@ -365,7 +367,7 @@ fn local_functions_that_are_never_inlined_and_take_all_arguments_have_native_cod
     let never = FunctionInfo {
         local: true,
         never_inlined: true,
-        plain: Some(Plain::default()),
+        plain: Some(PlainType::default()),
         ..function("apart")
     };
     let program = |taking: bool| Program {
@@ -392,9 +394,9 @@ fn local_functions_that_are_never_inlined_and_take_all_arguments_have_native_cod
     assert!(!found(&inlined, true).0);
     // Natively the result may be missing, unless a caller uses it.
     let with_result = FunctionInfo {
-        plain: Some(Plain {
+        plain: Some(PlainType {
             result: PlainResult::Word,
-            ..Plain::default()
+            ..PlainType::default()
         }),
         ..never
     };

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use uruk::live::rebound::{FunctionInfo, Plain, PlainResult, Survey, VariableInfo};
+use uruk::live::rebound::{FunctionInfo, PlainResult, PlainType, Survey, VariableInfo};
 use uruk_live::choose::{Known, Outcome, Text, choose, session_name};
 use uruk_live::program::symbols::{Place, PlaceKind};
 
@@ -91,7 +91,7 @@ impl Known for Program {
         !self.unmentioned.contains(&address)
     }
 
-    fn takes(&self, place: Place, _plain: Plain) -> bool {
+    fn takes(&self, place: Place, _plain: PlainType) -> bool {
         self.taking.contains(&place.address)
     }
 

@@ -1,6 +1,6 @@
 //! Variables that the optimizer removed or split.
 
-use uruk::live::rebound::{Access, Part, Survey, Uses, VariableChoice, VariableInfo};
+use uruk::live::rebound::{Part, Survey, Uses, VariableAccess, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason, choose};
 use uruk_live::program::symbols::PlaceKind;
 
@@ -15,8 +15,8 @@ fn used(uses: Uses) -> VariableInfo {
     }
 }
 
-fn access(offset: u64, size: u64) -> Access {
-    Access {
+fn access(offset: u64, size: u64) -> VariableAccess {
+    VariableAccess {
         offset,
         size,
         flag: false,
@@ -24,7 +24,7 @@ fn access(offset: u64, size: u64) -> Access {
 }
 
 /// Four bytes and eight, as the fields of a structure are.
-fn fields() -> Vec<Access> {
+fn fields() -> Vec<VariableAccess> {
     vec![access(0, 4), access(8, 8)]
 }
 
@@ -52,7 +52,7 @@ fn choice(info: VariableInfo, program: &Program) -> Option<VariableChoice> {
     choice_of(&chosen(vec![user(vec![0])], vec![info], program))
 }
 
-fn parts(accesses: Vec<Access>, program: &Program) -> Option<VariableChoice> {
+fn parts(accesses: Vec<VariableAccess>, program: &Program) -> Option<VariableChoice> {
     choice(used(Uses::Accessed(accesses)), program)
 }
 
@@ -141,7 +141,7 @@ fn accesses_must_not_overlap_or_leave_the_variable() {
 #[test]
 fn a_part_that_may_be_a_flag_is_not_trusted() {
     let program = Program::default().with_size("state.0", PlaceKind::Data, 32, 1);
-    let byte = |flag| Access {
+    let byte = |flag| VariableAccess {
         flag,
         ..access(0, 1)
     };

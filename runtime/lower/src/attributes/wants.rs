@@ -8,7 +8,7 @@ pub(crate) struct Wants(u8);
 
 /// The place of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AttributePlace {
     Function,
     Result,
     Parameter,
@@ -27,11 +27,11 @@ impl Wants {
     const NEVER: u8 = 32;
 
     /// The requirements of a list.
-    pub(crate) fn of(list: &[Attribute], place: Place) -> Wants {
+    pub(crate) fn of(list: &[Attribute], place: AttributePlace) -> Wants {
         let own = match place {
-            Place::Function => FUNCTION,
-            Place::Result => RESULT,
-            Place::Parameter => PARAMETER,
+            AttributePlace::Function => FUNCTION,
+            AttributePlace::Result => RESULT,
+            AttributePlace::Parameter => PARAMETER,
         };
         let (mut wants, mut passings, mut extensions) = (0, 0, 0);
         let mut has = [0u128; 1];
@@ -52,10 +52,11 @@ impl Wants {
             if kind < 128 {
                 has[0] |= 1 << kind;
             }
-            if place == Place::Parameter {
+            if place == AttributePlace::Parameter {
                 passings += u32::from(matches!(kind, 3 | 8 | 29 | 38 | 65 | 69));
             }
-            extensions += u32::from(place != Place::Function && matches!(kind, 24 | 34 | 99));
+            extensions +=
+                u32::from(place != AttributePlace::Function && matches!(kind, 24 | 34 | 99));
         }
         let has = |kind: u32| has[0] >> kind & 1 != 0;
         let (always, never, none, size, least) = (2, 14, 37, 19, 6);

@@ -72,57 +72,65 @@ impl Making<'_> {
                 Type::Integer(bits) => write_number(words, bits, at, bytes),
                 _ => invalid(TYPES),
             },
-            Constant::Float(words) => match self.module.ty(ty) {
-                Type::Half | Type::BFloat => write_number(words, 16, at, bytes),
-                Type::Float => write_number(words, 32, at, bytes),
-                Type::Double => write_number(words, 64, at, bytes),
-                Type::X86Fp80 => write_number(words, 80, at, bytes),
-                Type::Fp128 => write_number(words, 128, at, bytes),
-                _ => invalid(TYPES),
+            Constant::Float(words) => match float_bits(self.module.ty(ty)) {
+                Some(bits) => write_number(words, bits, at, bytes),
+                None => invalid(TYPES),
             },
-            Constant::Data(elements) => {
-                let (count, element, stride) = self.sequence(ty)?;
-                let simple = matches!(
-                    self.module.ty(element),
-                    Type::Integer(8 | 16 | 32 | 64)
-                        | Type::Half
-                        | Type::BFloat
-                        | Type::Float
-                        | Type::Double
-                );
-                if !simple || elements.len() as u64 != count {
-                    return invalid(TYPES);
-                }
-                for (index, &element) in elements.iter().enumerate() {
-                    bytes.put(at + index as u64 * stride, element, stride)?;
-                }
-                Ok(())
-            }
-            Constant::Aggregate(parts) => match info.shape {
-                Shape::Struct { fields, count } if parts.len() == count as usize => {
-                    for (index, &part) in parts.iter().enumerate() {
-                        let field = self.types.field(fields, count, index as u64);
-                        let Some(field) = field else {
-                            return invalid(TYPES);
-                        };
-                        self.write(part, field.ty, at + field.offset, bytes, depth + 1)?;
-                    }
-                    Ok(())
-                }
-                _ => {
-                    let (count, element, stride) = self.sequence(ty)?;
-                    if parts.len() as u64 != count {
-                        return invalid(TYPES);
-                    }
-                    for (index, &part) in parts.iter().enumerate() {
-                        let at = at + index as u64 * stride;
-                        self.write(part, element, at, bytes, depth + 1)?;
-                    }
-                    Ok(())
-                }
-            },
+            Constant::Data(elements) => self.write_data(elements, ty, at, bytes),
+            Constant::Aggregate(parts) => self.write_parts(parts, ty, at, bytes, depth),
             _ => self.write_address(value, at, size, bytes),
         }
+    }
+
+    /// Writes a sequence of numbers of whole bytes.
+    fn write_data(&self, elements: &[u64], ty: TypeId, at: u64, bytes: &mut Bytes) -> Covered<()> {
+        let (count, element, stride) = self.sequence(ty)?;
+        let simple = matches!(
+            self.module.ty(element),
+            Type::Integer(8 | 16 | 32 | 64)
+                | Type::Half
+                | Type::BFloat
+                | Type::Float
+                | Type::Double
+        );
+        if !simple || elements.len() as u64 != count {
+            return invalid(TYPES);
+        }
+        for (index, &element) in elements.iter().enumerate() {
+            bytes.put(at + index as u64 * stride, element, stride)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the fields of a struct, or the elements of a sequence.
+    fn write_parts(
+        &mut self,
+        parts: &[ValueId],
+        ty: TypeId,
+        at: u64,
+        bytes: &mut Bytes,
+        depth: u32,
+    ) -> Covered<()> {
+        if let Shape::Struct { fields, count } = self.types.info(ty).shape
+            && parts.len() == count as usize
+        {
+            for (index, &part) in parts.iter().enumerate() {
+                let Some(field) = self.types.field(fields, count, index as u64) else {
+                    return invalid(TYPES);
+                };
+                self.write(part, field.ty, at + field.offset, bytes, depth + 1)?;
+            }
+            return Ok(());
+        }
+        let (count, element, stride) = self.sequence(ty)?;
+        if parts.len() as u64 != count {
+            return invalid(TYPES);
+        }
+        for (index, &part) in parts.iter().enumerate() {
+            let at = at + index as u64 * stride;
+            self.write(part, element, at, bytes, depth + 1)?;
+        }
+        Ok(())
     }
 
     /// The number of elements, their type, and the distance between them.
@@ -162,6 +170,18 @@ impl Making<'_> {
                 Ok(())
             }
         }
+    }
+}
+
+/// The width of a floating-point type in bits.
+fn float_bits(ty: &Type) -> Option<u32> {
+    match ty {
+        Type::Half | Type::BFloat => Some(16),
+        Type::Float => Some(32),
+        Type::Double => Some(64),
+        Type::X86Fp80 => Some(80),
+        Type::Fp128 => Some(128),
+        _ => None,
     }
 }
 

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use uruk_leaving::Forbidden;
 
-use super::anatomy::{Body as Read, Told};
+use super::anatomy::{DescribedBody, LlvmBody as Read};
 use super::frame::{Frame, Kind};
 use crate::bitcode::Bitcode;
 use crate::handles::FunctionRef;
@@ -50,7 +50,7 @@ impl Seen {
         };
         let graph = &shape.flow.graph;
         let read = Read::copied(reader.module(), function);
-        let told = Told::of(read, reader.kinds(), &shape.flow);
+        let told = DescribedBody::of(read, reader.kinds(), &shape.flow);
         let Ok(forbidden) = Forbidden::of(&told.anatomy) else {
             return;
         };

@@ -10,7 +10,7 @@ use inkwell::llvm_sys::target::{
     LLVMABISizeOfType, LLVMGetModuleDataLayout, LLVMOffsetOfElement, LLVMTargetDataRef,
 };
 
-use super::{DEEPEST, Layout, Leaf, MOST, NumberKind};
+use super::{DEEPEST, Leaf, MOST, NumberKind, TypeLayout};
 use crate::context::OwnedModule;
 use crate::handles::VariableRef;
 
@@ -19,7 +19,7 @@ use crate::handles::VariableRef;
 pub(in crate::native) fn of_type(
     module: &OwnedModule,
     variable: VariableRef<'_>,
-) -> Option<Layout> {
+) -> Option<TypeLayout> {
     let mut leaves = Vec::new();
     // SAFETY: a live module and variable.
     unsafe {
@@ -28,7 +28,7 @@ pub(in crate::native) fn of_type(
         add_type(layout, kind, (0, 0), 0, &mut leaves)?;
     }
     leaves.sort();
-    Some(Layout(leaves))
+    Some(TypeLayout(leaves))
 }
 
 /// # Safety
