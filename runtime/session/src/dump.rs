@@ -8,7 +8,8 @@ use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
 use crate::number::{DylibId, TrackerKey};
 use crate::shared::Visibility;
-use crate::state::{DylibState, State};
+use crate::state::DylibState;
+use crate::state::State;
 
 /// The contents of a session's dylibs at one moment; its text has a line for each symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,40 +66,38 @@ impl Dump {
     }
 }
 
-impl State {
-    /// Copies of all dylibs, unsorted.
-    pub(crate) fn dump(&self) -> Vec<DylibDump> {
-        let dylibs = self.dylibs.values();
-        dylibs.map(|dylib| self.dump_of(dylib)).collect()
-    }
+/// Copies of all dylibs, unsorted.
+pub(crate) fn dylibs(state: &State) -> Vec<DylibDump> {
+    let dylibs = state.dylibs.values();
+    dylibs.map(|dylib| dump_of(state, dylib)).collect()
+}
 
-    fn dump_of(&self, dylib: &DylibState) -> DylibDump {
-        let symbols = dylib.symbols.iter().map(|(symbol, entry)| {
-            let placed = !matches!(
-                entry.state,
-                SymbolState::NeverSearched | SymbolState::Materializing | SymbolState::Failed
-            );
-            let placed = placed && !entry.flags.contains(Flags::SIDE_EFFECTS_ONLY);
-            SymbolDump {
-                name: self.pool.name(*symbol).into(),
-                flags: entry.flags,
-                state: entry.state,
-                address: placed.then_some(entry.address),
-                tracker: entry.tracker,
-                error: entry.error.as_deref().map(with_causes),
-            }
-        });
-        let order = dylib.link_order.iter();
-        DylibDump {
-            id: dylib.shared.id,
-            number: self.numbers.place(dylib.shared.id).unwrap_or_default(),
-            name: Arc::clone(&dylib.shared.name),
-            link_order: order
-                .map(|(id, seen)| (self.dylib_name(*id), *seen))
-                .collect(),
-            generators: dylib.generators.len(),
-            symbols: symbols.collect(),
+fn dump_of(state: &State, dylib: &DylibState) -> DylibDump {
+    let symbols = dylib.symbols.iter().map(|(symbol, entry)| {
+        let placed = !matches!(
+            entry.state,
+            SymbolState::NeverSearched | SymbolState::Materializing | SymbolState::Failed
+        );
+        let placed = placed && !entry.flags.contains(Flags::SIDE_EFFECTS_ONLY);
+        SymbolDump {
+            name: state.pool.name(*symbol).into(),
+            flags: entry.flags,
+            state: entry.state,
+            address: placed.then_some(entry.address),
+            tracker: entry.tracker,
+            error: entry.error.as_deref().map(with_causes),
         }
+    });
+    let order = dylib.link_order.iter();
+    DylibDump {
+        id: dylib.shared.id,
+        number: state.dylibs.number(dylib.shared.id).unwrap_or_default(),
+        name: Arc::clone(&dylib.shared.name),
+        link_order: order
+            .map(|(id, seen)| (state.dylib_name(*id), *seen))
+            .collect(),
+        generators: dylib.generators.len(),
+        symbols: symbols.collect(),
     }
 }
 

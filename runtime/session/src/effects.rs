@@ -78,6 +78,13 @@ impl Effects {
         self.rare().jobs.push(job);
     }
 
+    /// Resumes lookups.
+    pub(crate) fn resume_all(&mut self, jobs: Vec<Job>) {
+        for job in jobs {
+            self.resume(job);
+        }
+    }
+
     /// Fails the lookups in the queue of a generator that was removed.
     pub(crate) fn drop_generator(&mut self, mut cell: GeneratorCell, dylib: &Arc<str>) {
         for job in std::mem::take(&mut cell.line) {

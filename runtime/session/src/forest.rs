@@ -8,13 +8,13 @@
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct TreeNode {
     parent: u32,
     left: u32,
     right: u32,
 }
 
-const LONE: Node = Node {
+const LONE: TreeNode = TreeNode {
     parent: NONE,
     left: NONE,
     right: NONE,
@@ -23,7 +23,7 @@ const LONE: Node = Node {
 /// See the module text. Nodes are dense numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Forest {
-    nodes: Vec<Node>,
+    nodes: Vec<TreeNode>,
 }
 
 impl Forest {
@@ -36,11 +36,11 @@ impl Forest {
         self.nodes[node as usize] = LONE;
     }
 
-    fn at(&self, node: u32) -> Node {
+    fn at(&self, node: u32) -> TreeNode {
         self.nodes[node as usize]
     }
 
-    fn edit(&mut self, node: u32) -> &mut Node {
+    fn edit(&mut self, node: u32) -> &mut TreeNode {
         &mut self.nodes[node as usize]
     }
 

@@ -24,9 +24,9 @@ pub(crate) struct Gate {
 
 /// Guard of a thread that is inside.
 #[derive(Debug)]
-pub(crate) struct Inside<'a>(&'a Gate);
+pub(crate) struct InsideGate<'a>(&'a Gate);
 
-impl Drop for Inside<'_> {
+impl Drop for InsideGate<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.inside.fetch_sub(1, Ordering::SeqCst);
@@ -36,11 +36,11 @@ impl Drop for Inside<'_> {
 impl Gate {
     /// Waits until the gate is open and goes inside. Not to be nested.
     #[inline]
-    pub(crate) fn enter(&self) -> Inside<'_> {
+    pub(crate) fn enter(&self) -> InsideGate<'_> {
         uruk_base::locks::check();
         loop {
             self.inside.fetch_add(1, Ordering::SeqCst);
-            let inside = Inside(self);
+            let inside = InsideGate(self);
             if !self.closed.load(Ordering::SeqCst) {
                 return inside;
             }

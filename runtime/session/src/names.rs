@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::chunked::Leaves;
 
 /// A length byte and the name's bytes.
-type Slot<const SIZE: usize> = OnceLock<[u8; SIZE]>;
+type NameSlot<const SIZE: usize> = OnceLock<[u8; SIZE]>;
 
 const SHORT: usize = 12;
 const MIDDLE: usize = 28;
@@ -28,8 +28,8 @@ const MIDDLE: usize = 28;
 #[derive(Debug)]
 pub(crate) struct NameTable {
     places: Leaves<AtomicU32>,
-    short: Leaves<Slot<SHORT>>,
-    middle: Leaves<Slot<MIDDLE>>,
+    short: Leaves<NameSlot<SHORT>>,
+    middle: Leaves<NameSlot<MIDDLE>>,
     long: Leaves<OnceLock<Box<str>>>,
     /// The number of names in each class.
     used: [AtomicU32; 3],
@@ -44,7 +44,7 @@ fn pack<const SIZE: usize>(name: &str) -> [u8; SIZE] {
     slot
 }
 
-fn unpack<const SIZE: usize>(slot: Option<&Slot<SIZE>>) -> &[u8] {
+fn unpack<const SIZE: usize>(slot: Option<&NameSlot<SIZE>>) -> &[u8] {
     let slot = slot.and_then(OnceLock::get);
     slot.map_or(&[], |slot| &slot[1..=usize::from(slot[0])])
 }

@@ -37,7 +37,7 @@ use uruk_base::locks::Covered;
 
 pub use config::PoolConfig;
 pub use parts::Waiter;
-use parts::{Inner, Next, Task};
+use parts::{Next, PoolState, Task};
 use running::Running;
 
 use crate::gate::Gate;
@@ -58,7 +58,7 @@ struct Shared {
     on_panic: PanicHook,
     gate: Gate,
     running: Running,
-    inner: Mutex<Inner>,
+    inner: Mutex<PoolState>,
 }
 
 /// A handle to the threads; the clones are one pool.
@@ -89,7 +89,7 @@ impl Pool {
             on_panic,
             gate: Gate::default(),
             running: Running::default(),
-            inner: Mutex::new(Inner::default()),
+            inner: Mutex::new(PoolState::default()),
         }))
     }
 
@@ -97,7 +97,7 @@ impl Pool {
         &self.0.gate
     }
 
-    fn inner<R>(&self, change: impl FnOnce(&mut Inner) -> R) -> R {
+    fn inner<R>(&self, change: impl FnOnce(&mut PoolState) -> R) -> R {
         let _covered = Covered::ensure();
         let _inside = self.0.gate.enter();
         change(&mut self.0.inner.lock())
@@ -244,7 +244,7 @@ impl Pool {
     }
 
     /// Sets whether tasks are kept from starting.
-    fn hold(&self, inner: &mut Inner, held: bool) {
+    fn hold(&self, inner: &mut PoolState, held: bool) {
         inner.held = held;
         self.0.running.hold(held);
     }

@@ -18,8 +18,9 @@ use crate::resource::Resource;
 use crate::session::Session;
 use crate::shared::DylibShared;
 use crate::slab::Key;
+use crate::state::State;
 use crate::state::entry::Place;
-use crate::state::{Launch, Maker, State};
+use crate::state::{Launch, Maker};
 use crate::symbol::Symbol;
 use crate::unit::{Interface, Unit};
 

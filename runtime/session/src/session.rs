@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use uruk_base::locks::Covered;
 
 use crate::error::SessionError;
-use crate::gate::Inside;
+use crate::gate::InsideGate;
 use crate::inside;
 use crate::number::DylibId;
 use crate::pool::{Pool, PoolConfig};
@@ -98,7 +98,7 @@ impl WeakSession {
 /// The state under its lock, and inside the gate; released in this order.
 pub(crate) struct Guard<'a> {
     state: MutexGuard<'a, State>,
-    _inside: Inside<'a>,
+    _inside: InsideGate<'a>,
     _covered: Covered,
 }
 

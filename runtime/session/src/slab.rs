@@ -11,7 +11,7 @@ pub(crate) struct Key {
 }
 
 #[derive(Debug)]
-struct Place<T> {
+struct SlabPlace<T> {
     generation: u32,
     value: Option<T>,
 }
@@ -19,7 +19,7 @@ struct Place<T> {
 /// See the module text.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    places: Vec<Place<T>>,
+    places: Vec<SlabPlace<T>>,
     free: Vec<u32>,
 }
 
@@ -41,7 +41,7 @@ impl<T> Slab<T> {
             };
         }
         let index = u32::try_from(self.places.len()).expect("fewer than 2^32 live values");
-        self.places.push(Place {
+        self.places.push(SlabPlace {
             generation: 0,
             value: Some(value),
         });

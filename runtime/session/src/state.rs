@@ -15,41 +15,42 @@
 //! - Changes are made by the functions of `state/*.rs`, which check first and then change, so that
 //!   an error leaves everything as it was.
 
-mod alias_cycle;
 pub(crate) mod aliases;
 mod bytes;
 mod circles;
 pub(crate) mod define;
-pub(crate) mod displaced;
+pub(crate) mod dylibs;
 pub(crate) mod entry;
-mod lost;
-mod order;
+pub(crate) mod lost;
 pub(crate) mod publish;
 pub(crate) mod remove;
 pub(crate) mod search;
-pub(crate) mod short;
+pub(crate) mod trackers;
+pub(crate) mod waiting;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use smallvec::SmallVec;
 
 use self::aliases::Aliases;
-use self::entry::{Displaced, Entry, Place};
+use self::dylibs::DylibTable;
+use self::entry::{Entry, Place};
+use self::trackers::Trackers;
+use self::waiting::WaitingLookups;
 use crate::error::{Names, SessionError};
-use crate::flags::Flags;
+use crate::flags::{Flags, SymbolState};
 use crate::generator::GeneratorCell;
 use crate::graph::{Graph, NodeId};
-use crate::job::Job;
 use crate::lookup::{Completion, Found, Required};
-use crate::number::{DylibId, DylibNumbers, NumberMap, NumberSet, TrackerKey};
-use crate::resource::Resource;
+use crate::number::{DylibId, NumberMap, NumberSet, TrackerKey};
 use crate::shared::{DylibShared, Visibility};
 use crate::slab::{Key, Slab};
 use crate::symbol::{Symbol, SymbolPool};
 use crate::unit::Unit;
 
+/// A dylib.
 pub(crate) struct DylibState {
     pub shared: Arc<DylibShared>,
     pub symbols: NumberMap<Symbol, Entry>,
@@ -99,18 +100,6 @@ pub(crate) struct ResponsibilityState {
     pub maker: Maker,
 }
 
-pub(crate) struct TrackerState {
-    pub dylib: DylibId,
-    /// Symbols that were put under it; some may have been removed since.
-    pub symbols: Vec<Symbol>,
-    /// Entries that were put under it and removed since.
-    pub stale: usize,
-    pub responsibilities: NumberSet<Key>,
-    pub resources: Vec<Box<dyn Resource>>,
-    /// The definitions that its own displaced, while that may still be undone.
-    pub displaced: Option<Vec<Displaced>>,
-}
-
 /// A lookup that found all symbols and waits for them to be ready.
 pub(crate) struct Query {
     pub required: Required,
@@ -122,23 +111,17 @@ pub(crate) struct Query {
 /// See the module text.
 pub(crate) struct State {
     pub pool: Arc<SymbolPool>,
-    pub dylibs: NumberMap<DylibId, DylibState>,
-    pub numbers: DylibNumbers,
-    pub names: HashMap<Arc<str>, DylibId>,
+    pub dylibs: DylibTable<DylibState>,
     pub graph: Graph<Place>,
     pub units: Slab<UnitCell>,
     pub responsibilities: Slab<ResponsibilityState>,
     pub queries: Slab<Query>,
-    pub trackers: NumberMap<TrackerKey, TrackerState>,
-    pub next_tracker: u64,
-    /// Trackers whose definitions may still be undone.
-    pub tentative: NumberSet<TrackerKey>,
+    pub trackers: Trackers,
     pub next_generator: u64,
     /// Symbols that emitted code waits for and that no lookup requested: their unit was given back.
     pub stalled: HashSet<Place>,
     /// Lookups that wait for definitions.
-    pub waiting: Slab<(Job, Vec<Symbol>)>,
-    pub waiting_for: NumberMap<Symbol, Vec<Key>>,
+    pub waiting: WaitingLookups,
     /// The target of each alias, to find cycles.
     pub aliases: Aliases,
     pub ended: bool,
@@ -148,20 +131,15 @@ impl State {
     pub(crate) fn new(pool: Arc<SymbolPool>) -> Self {
         Self {
             pool,
-            dylibs: NumberMap::default(),
-            numbers: DylibNumbers::new(),
-            names: HashMap::new(),
+            dylibs: DylibTable::new(),
             graph: Graph::new(),
             units: Slab::new(),
             responsibilities: Slab::new(),
             queries: Slab::new(),
-            trackers: NumberMap::default(),
-            next_tracker: 0,
-            tentative: NumberSet::default(),
+            trackers: Trackers::default(),
             next_generator: 0,
             stalled: HashSet::new(),
-            waiting: Slab::new(),
-            waiting_for: NumberMap::default(),
+            waiting: WaitingLookups::new(),
             aliases: Aliases::default(),
             ended: false,
         }
@@ -188,6 +166,20 @@ impl State {
         let queries = self.entry(place).map(|entry| &entry.queries);
         let mut queries = queries.into_iter().flatten();
         queries.any(|(query, _)| self.queries.get(*query).is_some())
+    }
+
+    /// The chain of aliases from `start` on, if it contains a cycle.
+    pub(crate) fn alias_cycle(&mut self, start: Place) -> Option<Vec<Place>> {
+        let State {
+            aliases, dylibs, ..
+        } = self;
+        aliases.cycle(start, |(dylib, symbol)| {
+            let entry = dylibs.get(&dylib).and_then(|it| it.symbols.get(&symbol));
+            entry.is_some_and(|entry| {
+                use SymbolState::{Emitted, Ready, Resolved};
+                matches!(entry.state, Resolved | Emitted | Ready)
+            })
+        })
     }
 
     /// Whether emitted code waits for a symbol.
@@ -241,5 +233,70 @@ impl State {
         let entry = dylib.symbols.get_mut(&place.1)?;
         let graph = &mut self.graph;
         Some(*entry.node.get_or_insert_with(|| graph.add(place)))
+    }
+
+    /// Sets the link order of a dylib.
+    pub(crate) fn set_order(&mut self, id: DylibId, order: Vec<(DylibId, Visibility)>) {
+        let Some(state) = self.dylib_mut(id) else {
+            return;
+        };
+        let added: Vec<DylibId> = order.iter().map(|(other, _)| *other).collect();
+        let before = std::mem::replace(&mut state.link_order, order);
+        for (other, _) in before {
+            if let Some(other) = self.dylib_mut(other) {
+                other.searchers.remove(&id);
+            }
+        }
+        for other in added {
+            if let Some(other) = self.dylib_mut(other) {
+                other.searchers.insert(id);
+            }
+        }
+        self.show_order(id);
+    }
+
+    /// Updates the copy of a dylib's link order that ready lookups see.
+    pub(crate) fn show_order(&self, id: DylibId) {
+        let Some(state) = self.dylib(id) else {
+            return;
+        };
+        let others = state.link_order.iter().filter(|(other, _)| *other != id);
+        let order = others.filter_map(|(other, seen)| {
+            let shared = &self.dylib(*other)?.shared;
+            Some((Arc::clone(shared), *seen))
+        });
+        state.shared.order.set(order.collect());
+    }
+
+    /// The place where a search that asks no generator finds a symbol.
+    fn first_match(&self, dylib: DylibId, in_order: bool, symbol: Symbol) -> Option<Place> {
+        let first = self.dylib(dylib)?;
+        if first.symbols.contains_key(&symbol) {
+            return Some((dylib, symbol));
+        }
+        if !in_order || !first.generators.is_empty() {
+            return None;
+        }
+        let others = first.link_order.iter().filter(|(id, _)| *id != dylib);
+        for (id, seen) in others {
+            let Some(state) = self.dylib(*id) else {
+                continue;
+            };
+            match state.symbols.get(&symbol) {
+                Some(entry) if seen.sees(entry.flags) => return Some((*id, symbol)),
+                None if !state.generators.is_empty() => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Bytes of the tables.
+    pub(crate) fn bytes(&self) -> usize {
+        let units: usize = self.units.iter().map(UnitCell::bytes).sum();
+        let dylibs: usize = self.dylibs.values().map(DylibState::bytes).sum();
+        let tables = self.dylibs.bytes() + self.trackers.bytes();
+        let slabs = self.units.bytes() + self.responsibilities.bytes() + self.queries.bytes();
+        self.pool.bytes() + units + dylibs + tables + slabs
     }
 }

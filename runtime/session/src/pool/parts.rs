@@ -76,7 +76,7 @@ impl Waiter {
     }
 }
 
-impl Inner {
+impl PoolState {
     /// Adds a task. Taken tasks at the front are dropped: without workers no other thread removes
     /// them.
     pub(super) fn queue_up(&mut self, task: &Arc<Task>) {
@@ -88,7 +88,7 @@ impl Inner {
 }
 
 #[derive(Default)]
-pub(super) struct Inner {
+pub(super) struct PoolState {
     pub(super) queue: VecDeque<Arc<Task>>,
     /// Parked threads; a worker parks in a wait that never ends.
     pub(super) idle: Vec<Arc<Waiter>>,
@@ -114,7 +114,7 @@ pub(super) enum Next {
     TooDeep,
 }
 
-impl Inner {
+impl PoolState {
     /// Whether tasks may start. While a fork is coming, only those that a running task may be
     /// waiting for.
     pub(super) fn open(&self) -> bool {

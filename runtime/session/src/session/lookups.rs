@@ -22,8 +22,7 @@ use crate::ready::Ready;
 use crate::shared::Visibility;
 use crate::slab::Key;
 use crate::state::State;
-use crate::state::search::Step;
-use crate::state::short::Short;
+use crate::state::search::{Short, Step};
 use crate::symbol::Symbol;
 use crate::sync::Mutex;
 
@@ -274,7 +273,7 @@ impl Session {
             ..StillMissing::default()
         });
         let mut all: Vec<StillMissing> = waiting.collect();
-        all.extend(state.in_production());
+        all.extend(in_production(&state));
         all
     }
 }
@@ -310,32 +309,22 @@ impl Dylib {
     }
 }
 
-impl State {
-    /// Lookups that have found all definitions, with the symbols they wait for.
-    fn in_production(&self) -> impl Iterator<Item = StillMissing> {
-        let mut of: HashMap<Key, Vec<(DylibId, Symbol)>> = HashMap::new();
-        for (&dylib, state) in &self.dylibs {
-            for (&symbol, entry) in &state.symbols {
-                for &(query, _) in &entry.queries {
-                    of.entry(query).or_default().push((dylib, symbol));
-                }
+/// Lookups that have found all definitions, with the symbols they wait for.
+fn in_production(state: &State) -> impl Iterator<Item = StillMissing> {
+    let mut of: HashMap<Key, Vec<(DylibId, Symbol)>> = HashMap::new();
+    for dylib in state.dylibs.values() {
+        for (&symbol, entry) in &dylib.symbols {
+            for &(query, _) in &entry.queries {
+                of.entry(query).or_default().push((dylib.shared.id, symbol));
             }
         }
-        let still = |mut in_production: Vec<(DylibId, Symbol)>| {
-            in_production.sort_unstable();
-            StillMissing {
-                in_production,
-                ..StillMissing::default()
-            }
-        };
-        of.into_values().map(still)
     }
-
-    /// Implements [`Session::end_waits`].
-    pub(crate) fn end_waits(&mut self, effects: &mut Effects) {
-        for (job, _) in self.waiting.drain() {
-            effects.finish(job, Err(SessionError::Ended));
+    let still = |mut in_production: Vec<(DylibId, Symbol)>| {
+        in_production.sort_unstable();
+        StillMissing {
+            in_production,
+            ..StillMissing::default()
         }
-        self.waiting_for.clear();
-    }
+    };
+    of.into_values().map(still)
 }

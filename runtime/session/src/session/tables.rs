@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use super::Session;
-use crate::dump::Dump;
+use crate::dump::{self, Dump};
 use crate::dylib::Dylib;
 use crate::error::SessionError;
 use crate::flags::SymbolState;
 use crate::number::{DylibId, NumberMap, NumberSet, TrackerKey};
 use crate::resource::Resource;
 use crate::shared::DylibShared;
+use crate::state::DylibState;
 use crate::state::entry::Place;
-use crate::state::{DylibState, State};
+use crate::state::{State, lost};
 use crate::symbol::Symbol;
 use crate::tracker::Tracker;
 use crate::unit::Unit;
@@ -36,11 +37,11 @@ impl Session {
         if state.ended {
             return Err(SessionError::Ended);
         }
-        if let Some((dylib, _)) = state.names.get_key_value(name) {
-            let dylib = Arc::clone(dylib);
+        if let Some(dylib) = state.dylibs.named(name) {
+            let dylib = Arc::clone(&dylib.shared.name);
             return Err(SessionError::DylibExists { dylib });
         }
-        let id = state.numbers.next().ok_or(SessionError::Unsupported {
+        let id = state.dylibs.next_id().ok_or(SessionError::Unsupported {
             what: "more than 2^32 dylibs",
         })?;
         let shared = Arc::new(DylibShared::new(id, name));
@@ -54,19 +55,18 @@ impl Session {
             generators: Vec::new(),
             inits: Vec::new(),
         };
-        state.dylibs.insert(id, dylib);
+        state.dylibs.insert(&shared, dylib);
         let tracker = state.add_tracker(shared.id);
         if let Some(dylib) = state.dylib_mut(shared.id) {
             dylib.default_tracker = tracker;
         }
-        state.names.insert(Arc::clone(&shared.name), shared.id);
         Ok(Dylib::new(self, &shared))
     }
 
     /// The dylib of that name.
     pub fn dylib(&self, name: &str) -> Option<Dylib> {
         let state = self.lock();
-        let shared = &state.dylib(*state.names.get(name)?)?.shared;
+        let shared = &state.dylibs.named(name)?.shared;
         Some(Dylib::new(self, shared))
     }
 
@@ -101,7 +101,7 @@ impl Session {
             }
             let dylibs = state.dylibs.values().map(|dylib| &dylib.shared);
             let mut all: Vec<_> = dylibs.cloned().collect();
-            all.sort_unstable_by_key(|dylib| std::cmp::Reverse(state.numbers.place(dylib.id)));
+            all.sort_unstable_by_key(|dylib| std::cmp::Reverse(state.dylibs.number(dylib.id)));
             state.remove_dylibs(&all, effects)?;
             state.end_waits(effects);
             state.ended = true;
@@ -124,7 +124,7 @@ impl Session {
 
     pub(crate) fn drop_tracker(&self, shared: &Arc<DylibShared>, key: TrackerKey) {
         self.change(|state, effects| {
-            if state.tentative.contains(&key) {
+            if state.trackers.is_tentative(&key) {
                 // The tracker exists.
                 let _ = state.remove_tracker(key, effects);
                 return;
@@ -186,7 +186,7 @@ impl Session {
 
     /// The contents of all dylibs.
     pub fn dump(&self) -> Dump {
-        let dylibs = self.lock().dump();
+        let dylibs = dump::dylibs(&self.lock());
         Dump::new(dylibs)
     }
 
@@ -197,10 +197,10 @@ impl Session {
     /// answer a question or make a symbol meanwhile.
     pub fn give_up_lost(&self) {
         self.change(|state, effects| {
-            for (dylib, generator) in state.lost_answers() {
+            for (dylib, generator) in lost::answers(state) {
                 state.leave_generator(dylib, generator, effects);
             }
-            for (key, symbols) in state.lost_symbols() {
+            for (key, symbols) in lost::symbols(state) {
                 let cause = |state: &State, places: &[Place]| {
                     SessionError::Abandoned(state.name_set(places.iter().copied()))
                 };

@@ -31,13 +31,30 @@ impl Aliases {
         self.targets.remove(place);
     }
 
-    /// Whether the alias is known to be on no cycle.
-    pub(crate) fn is_free(&self, place: &Place) -> bool {
-        self.free.contains(place)
-    }
-
-    /// Notes aliases that are on no cycle.
-    pub(crate) fn note_free(&mut self, places: impl IntoIterator<Item = Place>) {
-        self.free.extend(places);
+    /// The chain from `start` on, if it contains a cycle; `ends` tells whether a chain ends at a
+    /// symbol, since it has an address.
+    pub(crate) fn cycle(
+        &mut self,
+        start: Place,
+        ends: impl Fn(Place) -> bool,
+    ) -> Option<Vec<Place>> {
+        let mut way = vec![start];
+        let mut seen = NumberSet::from_iter([start]);
+        let mut at = start;
+        while !self.free.contains(&at) {
+            let Some(next) = self.targets.get(&at).copied() else {
+                break;
+            };
+            if ends(next) {
+                break;
+            }
+            if !seen.insert(next) {
+                return Some(way);
+            }
+            way.push(next);
+            at = next;
+        }
+        self.free.extend(way);
+        None
     }
 }

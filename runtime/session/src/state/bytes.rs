@@ -5,11 +5,12 @@
 
 use uruk_base::allocated::{of_block, of_map, of_set, of_slice};
 
-use super::{DylibState, State, TrackerState, UnitCell};
+use super::trackers::TrackerState;
+use super::{DylibState, UnitCell};
 use crate::shared::DylibShared;
 
 impl UnitCell {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let unit = self
             .unit
             .as_deref()
@@ -20,7 +21,7 @@ impl UnitCell {
 }
 
 impl TrackerState {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let resources = self.resources.iter();
         let resources: usize = resources.map(|held| of_block(size_of_val(&**held))).sum();
         resources
@@ -31,7 +32,7 @@ impl TrackerState {
 }
 
 impl DylibState {
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         of_block(size_of::<DylibShared>())
             + self.shared.ready.bytes()
             + of_map(&self.symbols)
@@ -39,17 +40,5 @@ impl DylibState {
             + of_set(&self.searchers)
             + of_slice(&self.link_order)
             + of_slice(&self.inits)
-    }
-}
-
-impl State {
-    /// Bytes of the tables.
-    pub(crate) fn bytes(&self) -> usize {
-        let units: usize = self.units.iter().map(UnitCell::bytes).sum();
-        let trackers: usize = self.trackers.values().map(TrackerState::bytes).sum();
-        let dylibs: usize = self.dylibs.values().map(DylibState::bytes).sum();
-        let tables = of_map(&self.dylibs) + of_map(&self.names) + of_map(&self.trackers);
-        let slabs = self.units.bytes() + self.responsibilities.bytes() + self.queries.bytes();
-        self.pool.bytes() + units + trackers + dylibs + tables + slabs
     }
 }

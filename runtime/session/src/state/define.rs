@@ -1,7 +1,8 @@
 //! Defining symbols in a dylib.
 
-use super::entry::{Entry, Owner, Place};
-use super::{State, UnitCell};
+use super::State;
+use super::UnitCell;
+use super::entry::{Displaced, Entry, Owner, Place};
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
@@ -118,7 +119,7 @@ impl State {
                 SymbolState::NeverSearched,
             );
         }
-        self.wake_waiting(&symbols, effects);
+        effects.resume_all(self.waiting.wake(&symbols));
         if let Some(cell) = self.units.get_mut(key) {
             cell.symbols = symbols;
             cell.live = live;
@@ -266,7 +267,7 @@ impl State {
             let owner = Owner::Responsibility(responsibility);
             self.put(place, *flags, tracker, owner, SymbolState::Materializing);
         }
-        self.wake_waiting(&accepted, effects);
+        effects.resume_all(self.waiting.wake(&accepted));
         Ok(accepted)
     }
 
@@ -328,5 +329,72 @@ impl State {
             self.launch(key, effects);
         }
         Ok(())
+    }
+
+    /// Displaces the entry of a unit by a definition under `tracker`.
+    pub(crate) fn displace(
+        &mut self,
+        place: Place,
+        unit: Key,
+        tracker: TrackerKey,
+        effects: &mut Effects,
+    ) {
+        let alias = self.aliases.get(&place).copied();
+        let old = self.entry(place).map(|entry| (entry.flags, entry.tracker));
+        match (self.trackers.displaced_mut(&tracker), old) {
+            (Some(list), Some((flags, tracker))) => list.push(Displaced {
+                symbol: place.1,
+                flags,
+                unit,
+                tracker,
+                alias,
+            }),
+            _ => self.discard(unit, place.1, effects),
+        }
+    }
+
+    /// Confirms the definitions of a tentative tracker: the older units are told.
+    pub(crate) fn confirm(&mut self, displaced: Option<Vec<Displaced>>, effects: &mut Effects) {
+        for old in displaced.into_iter().flatten() {
+            self.discard(old.unit, old.symbol, effects);
+        }
+    }
+
+    /// Undoes the definitions of a tentative tracker: the older ones are restored, where possible.
+    pub(crate) fn undo(
+        &mut self,
+        dylib: DylibId,
+        displaced: Option<Vec<Displaced>>,
+        effects: &mut Effects,
+    ) {
+        for old in displaced.into_iter().flatten() {
+            let place = (dylib, old.symbol);
+            let free = self.entry(place).is_none() && self.dylib(dylib).is_some();
+            if !free || !self.trackers.contains_key(&old.tracker) {
+                self.discard(old.unit, old.symbol, effects);
+                continue;
+            }
+            let owner = Owner::Unit(old.unit);
+            let state = SymbolState::NeverSearched;
+            self.put(place, old.flags, old.tracker, owner, state);
+            if let Some(alias) = old.alias {
+                self.aliases.insert(place, alias);
+            }
+            effects.resume_all(self.waiting.wake(&[(old.symbol, old.flags)]));
+        }
+    }
+
+    /// Ends the displacements of a unit that starts: it works without these symbols.
+    pub(crate) fn end_displacements(&mut self, unit: Key, effects: &mut Effects) {
+        for old in self.trackers.take_displaced(|old| old.unit == unit) {
+            self.discard(unit, old.symbol, effects);
+        }
+    }
+
+    /// Ends the displacements of definitions under a tracker that is removed.
+    pub(crate) fn forget_displaced(&mut self, tracker: TrackerKey, effects: &mut Effects) {
+        for old in self.trackers.take_displaced(|old| old.tracker == tracker) {
+            self.discard(old.unit, old.symbol, effects);
+        }
     }
 }

@@ -12,36 +12,34 @@ use crate::slab::Key;
 use crate::state::entry::Owner;
 use crate::symbol::Symbol;
 
-impl State {
-    /// The generators that another thread answers for.
-    pub(crate) fn lost_answers(&self) -> Vec<(DylibId, GeneratorId)> {
-        let mut lost = Vec::new();
-        for (id, dylib) in &self.dylibs {
-            for cell in &dylib.generators {
-                let question = cell.inside.as_ref();
-                if question.is_some_and(|question| question.is_answered_elsewhere()) {
-                    lost.push((*id, cell.id));
-                }
+/// The generators that another thread answers for.
+pub(crate) fn answers(state: &State) -> Vec<(DylibId, GeneratorId)> {
+    let mut lost = Vec::new();
+    for dylib in state.dylibs.values() {
+        for cell in &dylib.generators {
+            let question = cell.inside.as_ref();
+            if question.is_some_and(|question| question.is_answered_elsewhere()) {
+                lost.push((dylib.shared.id, cell.id));
             }
         }
-        lost
     }
+    lost
+}
 
-    /// Responsibilities that another thread was making, with their symbols.
-    pub(crate) fn lost_symbols(&self) -> Vec<(Key, Vec<(Symbol, Flags)>)> {
-        let own = thread_mark();
-        let keys = self.responsibilities.keys().into_iter();
-        let all = keys.filter_map(|key| Some((key, self.responsibilities.get(key)?)));
-        let lost = all.filter(|(_, cell)| {
-            let maker = cell.maker.load(Ordering::Relaxed);
-            maker != 0 && maker != own
-        });
-        lost.map(|(key, cell)| {
-            let entries = self.dylib(cell.dylib).into_iter().flat_map(|d| &d.symbols);
-            let own = entries.filter(|(_, entry)| entry.owner == Owner::Responsibility(key));
-            let symbols = own.map(|(symbol, entry)| (*symbol, entry.flags)).collect();
-            (key, symbols)
-        })
-        .collect()
-    }
+/// Responsibilities that another thread was making, with their symbols.
+pub(crate) fn symbols(state: &State) -> Vec<(Key, Vec<(Symbol, Flags)>)> {
+    let own = thread_mark();
+    let keys = state.responsibilities.keys().into_iter();
+    let all = keys.filter_map(|key| Some((key, state.responsibilities.get(key)?)));
+    let lost = all.filter(|(_, cell)| {
+        let maker = cell.maker.load(Ordering::Relaxed);
+        maker != 0 && maker != own
+    });
+    lost.map(|(key, cell)| {
+        let entries = state.dylib(cell.dylib).into_iter().flat_map(|d| &d.symbols);
+        let own = entries.filter(|(_, entry)| entry.owner == Owner::Responsibility(key));
+        let symbols = own.map(|(symbol, entry)| (*symbol, entry.flags)).collect();
+        (key, symbols)
+    })
+    .collect()
 }

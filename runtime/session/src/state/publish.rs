@@ -1,7 +1,8 @@
 //! The end of a materialization: resolved, emitted, ready, failed.
 
+use super::State;
 use super::entry::{Entry, Owner, Place};
-use super::{Maker, ResponsibilityState, State};
+use super::{Maker, ResponsibilityState};
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
@@ -265,7 +266,7 @@ impl State {
         }
         for group in groups {
             self.check_own(key, dylib, group.symbols.iter().copied())?;
-            let foreign = |(dylib, _): &&Place| self.numbers.place(*dylib).is_none();
+            let foreign = |(dylib, _): &&Place| self.dylibs.number(*dylib).is_none();
             if let Some((foreign, _)) = group.dependences.iter().find(foreign) {
                 // Only the other session knows its name.
                 let dylib = format!("{foreign:?}").into();

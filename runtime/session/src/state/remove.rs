@@ -1,12 +1,13 @@
 //! Removal of definitions: symbols, trackers, dylibs.
 
+use super::State;
 use super::entry::Displaced;
 use super::entry::{Owner, Place};
-use super::{State, TrackerState};
+use super::trackers::TrackerState;
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::SymbolState;
-use crate::number::{DylibId, NumberSet, TrackerKey};
+use crate::number::{DylibId, TrackerKey};
 use crate::resource::TrackerEvent;
 use crate::shared::DylibShared;
 use crate::symbol::Symbol;
@@ -28,22 +29,7 @@ impl State {
         dylib: DylibId,
         displaced: Option<Vec<Displaced>>,
     ) -> TrackerKey {
-        let key = TrackerKey::new(self.next_tracker);
-        self.next_tracker += 1;
-        if displaced.is_some() {
-            self.tentative.insert(key);
-        }
-        self.trackers.insert(
-            key,
-            TrackerState {
-                dylib,
-                symbols: Vec::new(),
-                stale: 0,
-                responsibilities: NumberSet::default(),
-                resources: Vec::new(),
-                displaced,
-            },
-        );
+        let key = self.trackers.add(dylib, displaced);
         if let Some(dylib) = self.dylib_mut(dylib) {
             dylib.trackers.insert(key);
         }
@@ -160,7 +146,7 @@ impl State {
         }
         self.take_out(places, effects, true);
         for (key, mut tracker) in removed {
-            if !self.tentative.is_empty() {
+            if self.trackers.has_tentative() {
                 self.forget_displaced(key, effects);
             }
             self.undo(tracker.dylib, tracker.displaced.take(), effects);
@@ -181,7 +167,6 @@ impl State {
         places: &mut SmallVec<[Place; 1]>,
     ) {
         let dylib = tracker.dylib;
-        self.tentative.remove(&key);
         if let Some(state) = self.dylib_mut(dylib) {
             state.trackers.remove(&key);
             if state.default_tracker == key {
@@ -254,9 +239,8 @@ impl State {
                 state.default_tracker = to;
             }
         }
-        self.tentative.remove(&from);
         self.confirm(source.displaced.take(), effects);
-        self.move_displaced(from, to);
+        self.trackers.move_displaced(from, to);
         effects
             .rare()
             .events
@@ -315,15 +299,13 @@ impl State {
         }
         for shared in dylibs {
             self.clear(shared.id, effects);
-            self.names.remove(&shared.name);
             // Its own order first, so that the dylibs it searched no longer refer to it.
             self.set_order(shared.id, Vec::new());
-            let Some(state) = self.dylibs.remove(&shared.id) else {
+            let Some(state) = self.dylibs.remove(shared) else {
                 continue;
             };
             for tracker in &state.trackers {
                 self.trackers.remove(tracker);
-                self.tentative.remove(tracker);
             }
             for cell in state.generators {
                 effects.drop_generator(cell, &shared.name);

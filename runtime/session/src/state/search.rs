@@ -1,7 +1,9 @@
 //! Matching a lookup against the dylibs, and starting what it needs.
 
+use super::circles::{generator_mut, open_circle};
+use super::dylibs::DylibTable;
 use super::entry::{Owner, Place};
-use super::{Launch, Maker, Query, ResponsibilityState, State};
+use super::{DylibState, Launch, Maker, Query, ResponsibilityState, State};
 use crate::effects::{Effects, Launching};
 use crate::error::{Names, SessionError};
 use crate::flags::{Flags, SymbolState};
@@ -9,7 +11,7 @@ use crate::generator::{Asking, GeneratorCell};
 use crate::graph::NodeId;
 use crate::inside::Question;
 use crate::job::{Job, Outcome};
-use crate::lookup::{LookupResult, Missing, Need};
+use crate::lookup::{Completion, LookupResult, Missing, Need, Required};
 use crate::number::{DylibId, GeneratorId, TrackerKey};
 use crate::slab::Key;
 use crate::symbol::Symbol;
@@ -31,6 +33,16 @@ pub(crate) enum Step {
     /// It is answered, or waits in a query, in a generator's queue, or for definitions.
     Settled,
     Ask(Asking),
+}
+
+/// The outcome of the short path.
+pub(crate) enum Short {
+    /// The symbol is ready at this address.
+    Ready(u64),
+    /// The caller must run the unit, and wait for the completion.
+    Started(Launching),
+    /// Nothing was done.
+    Long,
 }
 
 impl State {
@@ -124,11 +136,11 @@ impl State {
             effects.finish(job, Err(SessionError::GeneratorCycle(names)));
             Step::Settled
         } else if cell.busy && !mine && !nested {
-            if self.open_circle(id, &job, effects) {
+            if open_circle(&mut self.dylibs, id, &job, effects) {
                 job.past = true;
                 return self.ask(job, index, missing, granted, effects);
             }
-            if let Some(cell) = self.generator_mut(dylib, id) {
+            if let Some(cell) = generator_mut(&mut self.dylibs, dylib, id) {
                 cell.line.push_back(job);
             }
             Step::Settled
@@ -208,8 +220,11 @@ impl State {
             }
         }
         if !missing.is_empty() {
-            if job.missing == Missing::Wait && self.may_be_defined(&job) && !job.is_abandoned() {
-                return self.wait_for(job, missing);
+            if job.missing == Missing::Wait
+                && may_be_defined(&self.dylibs, &job)
+                && !job.is_abandoned()
+            {
+                return self.waiting.add(job, missing);
             }
             let error = self.not_found(&job, missing);
             return effects.finish(job, Err(error));
@@ -332,7 +347,7 @@ impl State {
 
     /// Passes a unit's symbols to a responsibility and starts the unit.
     pub(crate) fn launch(&mut self, unit: Key, effects: &mut Effects) {
-        if !self.tentative.is_empty() {
+        if self.trackers.has_tentative() {
             self.end_displacements(unit, effects);
         }
         effects.launches.extend(self.set_off(unit));
@@ -392,71 +407,86 @@ impl State {
         Some((taken, discards, launch))
     }
 
-    /// Whether waiting for definitions makes sense: the first dylib of the order, for which the
-    /// names are looked up, still exists.
-    fn may_be_defined(&self, job: &Job) -> bool {
-        let first = job.order.first();
-        first.is_some_and(|(dylib, _)| self.dylib(*dylib).is_some())
-    }
-
     /// Fails lookups that wait for definitions on behalf of removed dylibs.
     pub(crate) fn give_up_waiting(&mut self, effects: &mut Effects) {
-        for key in self.waiting.keys() {
-            let lost = |(job, _): &(Job, Vec<Symbol>)| !self.may_be_defined(job);
-            if !self.waiting.get(key).is_some_and(lost) {
-                continue;
-            }
-            if let Some((job, missing)) = self.stop_waiting(key, None) {
-                let error = self.not_found(&job, missing);
-                effects.finish(job, Err(error));
-            }
-        }
-    }
-
-    /// Ends a lookup that waits for definitions, as its result cannot be read any more.
-    pub(crate) fn end_wait(&mut self, key: Key, effects: &mut Effects) {
-        if let Some((job, missing)) = self.stop_waiting(key, None) {
+        let dylibs = &self.dylibs;
+        let lost = self.waiting.take_lost(|job| !may_be_defined(dylibs, job));
+        for (job, missing) in lost {
             let error = self.not_found(&job, missing);
             effects.finish(job, Err(error));
         }
     }
 
-    /// Takes a lookup out of the tables of waiting ones; `but` is already out.
-    fn stop_waiting(&mut self, key: Key, but: Option<Symbol>) -> Option<(Job, Vec<Symbol>)> {
-        let (job, missing) = self.waiting.remove(key)?;
-        for other in missing.iter().filter(|other| Some(**other) != but) {
-            if let Some(keys) = self.waiting_for.get_mut(other) {
-                keys.retain(|waiting| *waiting != key);
-                if keys.is_empty() {
-                    self.waiting_for.remove(other);
-                }
-            }
-        }
-        Some((job, missing))
-    }
-
-    /// Queues a lookup until one of the symbols is defined.
-    fn wait_for(&mut self, job: Job, missing: Vec<Symbol>) {
-        let promise = job.promise().cloned();
-        let key = self.waiting.insert((job, missing.clone()));
-        promise.into_iter().for_each(|it| it.note_wait(key));
-        for symbol in missing {
-            self.waiting_for.entry(symbol).or_default().push(key);
+    /// Ends a lookup that waits for definitions, as its result cannot be read any more.
+    pub(crate) fn end_wait(&mut self, key: Key, effects: &mut Effects) {
+        if let Some((job, missing)) = self.waiting.take(key) {
+            let error = self.not_found(&job, missing);
+            effects.finish(job, Err(error));
         }
     }
 
-    /// Resumes the lookups that wait for one of these.
-    pub(crate) fn wake_waiting(&mut self, symbols: &[(Symbol, Flags)], effects: &mut Effects) {
-        if self.waiting_for.is_empty() {
-            return;
-        }
-        for (symbol, _) in symbols {
-            for key in self.waiting_for.remove(symbol).unwrap_or_default() {
-                let Some((job, _)) = self.stop_waiting(key, Some(*symbol)) else {
-                    continue;
-                };
-                effects.resume(job);
-            }
+    /// Ends all lookups that wait for definitions: no more will come.
+    pub(crate) fn end_waits(&mut self, effects: &mut Effects) {
+        for job in self.waiting.drain() {
+            effects.finish(job, Err(SessionError::Ended));
         }
     }
+
+    /// The short path of a lookup: one symbol, for a thread that waits, whose unit was not started
+    /// yet. It is searched in `dylib`, and in its link order if `in_order`; `completion` is called
+    /// only if a unit is started.
+    ///
+    /// It does the work of [`State::step`] for such a lookup, without the data of a lookup that may
+    /// be suspended: a generator's queue, a wait for definitions, several symbols. Where one of those
+    /// may be needed, it changes nothing, and the lookup takes the long path.
+    pub(crate) fn take_short_way(
+        &mut self,
+        dylib: DylibId,
+        in_order: bool,
+        symbol: Symbol,
+        completion: impl FnOnce() -> Completion,
+    ) -> Short {
+        // A unit with displaced symbols is told of them before it starts.
+        if self.ended || self.trackers.has_tentative() {
+            return Short::Long;
+        }
+        let Some(place) = self.first_match(dylib, in_order, symbol) else {
+            return Short::Long;
+        };
+        let Some(entry) = self.entry_mut(place) else {
+            return Short::Long;
+        };
+        if entry.flags.contains(Flags::SIDE_EFFECTS_ONLY) {
+            return Short::Long;
+        }
+        let unit = match (entry.state, entry.owner) {
+            (SymbolState::Ready, _) => return Short::Ready(entry.address),
+            (SymbolState::NeverSearched, Owner::Unit(unit)) => unit,
+            _ => return Short::Long,
+        };
+        // It is `None` while the unit is told of discarded symbols.
+        if self.units.get(unit).is_none_or(|cell| cell.unit.is_none()) {
+            return Short::Long;
+        }
+        let Some(launching) = self.set_off(unit) else {
+            return Short::Long;
+        };
+        let query = self.queries.insert(Query {
+            required: Required::Ready,
+            remaining: 1,
+            slots: smallvec![None],
+            completion: completion(),
+        });
+        if let Some(entry) = self.entry_mut(place) {
+            entry.queries.push((query, 0));
+        }
+        Short::Started(launching)
+    }
+}
+
+/// Whether waiting for definitions makes sense: the first dylib of the order, for which the names are
+/// looked up, still exists.
+fn may_be_defined(dylibs: &DylibTable<DylibState>, job: &Job) -> bool {
+    let first = job.order.first();
+    first.is_some_and(|(dylib, _)| dylibs.get(dylib).is_some())
 }
