@@ -103,7 +103,7 @@ pub struct Controller {
     hold_until: Nanos,
     memory_failures: u32,
     stats: Stats,
-    diary: Option<Diary>,
+    diary: Diary,
 }
 
 impl Controller {
@@ -131,7 +131,7 @@ impl Controller {
             hold_until: Nanos::ZERO,
             memory_failures: 0,
             stats: Stats::default(),
-            diary: None,
+            diary: Diary::default(),
             ids,
             config,
         }
@@ -163,7 +163,7 @@ impl Controller {
     ///
     /// If other code was published and reported meanwhile, only the facts are used.
     pub fn on_compiled(&mut self, now: Nanos, function: FunctionId, first: &FirstCode) {
-        self.note(now, || Input::Compiled(function, *first));
+        self.diary.note(now, || Input::Compiled(function, *first));
         self.add_load(now, first.compile.as_f64());
         self.costs.learn(first.tier, &first.facts, first.compile);
         self.stats.first[first.tier.index()] += 1;
@@ -183,7 +183,8 @@ impl Controller {
 
     /// Adds to the counters of a function.
     pub fn on_counters(&mut self, now: Nanos, function: FunctionId, entries: u64, loops: u64) {
-        self.note(now, || Input::Counters(function, entries, loops));
+        self.diary
+            .note(now, || Input::Counters(function, entries, loops));
         let config = &self.config;
         let Some(activity) = self.functions.get_mut(function) else {
             self.stats.untracked += 1;
@@ -225,7 +226,7 @@ impl Controller {
     /// same poll. From the first call on the load is measured. Before, it is summed up from
     /// counters, which are wrong by a factor until samples correct them.
     pub fn on_processor_time(&mut self, now: Nanos, used: Nanos) {
-        self.note(now, || Input::ProcessorTime(used));
+        self.diary.note(now, || Input::ProcessorTime(used));
         let compiling = (now - self.load_at).as_f64() * self.outstanding.len() as f64;
         let used = (used.as_f64() - compiling).max(0.0);
         if !std::mem::replace(&mut self.load_measured, true) {
@@ -245,7 +246,8 @@ impl Controller {
         samples: u32,
         time: Nanos,
     ) {
-        self.note(now, || Input::Samples(function, version, samples, time));
+        self.diary
+            .note(now, || Input::Samples(function, version, samples, time));
         let Some(activity) = self.functions.get_mut(function) else {
             self.stats.untracked += 1;
             return;
@@ -268,7 +270,7 @@ impl Controller {
     /// or that its rate changed.
     pub fn on_sampling(&mut self, period: Option<Nanos>) {
         if period != self.calibration.period() {
-            self.note(Nanos::ZERO, || Input::Sampling(period));
+            self.diary.note(Nanos::ZERO, || Input::Sampling(period));
         }
         self.calibration.set_period(period);
     }
@@ -319,7 +321,7 @@ impl Controller {
     /// Records that a poll of the counters, until `now`, took so long; long polls are done less
     /// often.
     pub fn polled(&mut self, now: Nanos, took: Nanos) {
-        self.flush_recording();
+        self.diary.flush();
         self.polls.looked(now, took, &self.config);
     }
 

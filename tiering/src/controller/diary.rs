@@ -6,73 +6,73 @@ use std::io::{self, Write};
 use crate::ids::Nanos;
 use crate::stream::{Input, Recorder};
 
-use super::Controller;
+/// The recording of inputs, while there is one.
+#[derive(Debug, Default)]
+pub(super) struct Diary(Option<Recording>);
 
-/// The recording of inputs.
-pub(super) struct Diary {
+struct Recording {
     recorder: Recorder<Box<dyn Write + Send>>,
     /// The first error; nothing is written after it.
     failed: Option<io::Error>,
 }
 
-impl fmt::Debug for Diary {
+impl fmt::Debug for Recording {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Diary").finish_non_exhaustive()
+        f.debug_struct("Recording").finish_non_exhaustive()
     }
 }
 
-impl Controller {
-    /// Writes all inputs from now on to `out`, in the form of [`stream`](crate::stream), up to
-    /// about `limit` bytes. A recording in progress is ended.
+impl Diary {
+    /// Writes all inputs from now on to `out`, up to about `limit` bytes.
     ///
     /// # Errors
     /// The writer's, of the first line or at the end of the recording before.
-    pub fn record(&mut self, out: Box<dyn Write + Send>, limit: u64) -> io::Result<()> {
-        self.end_recording()?;
+    pub(super) fn begin(&mut self, out: Box<dyn Write + Send>, limit: u64) -> io::Result<()> {
+        self.end()?;
         let recorder = Recorder::new(out, limit)?;
-        self.diary = Some(Diary {
+        self.0 = Some(Recording {
             recorder,
             failed: None,
         });
         Ok(())
     }
 
-    /// Ends [`Controller::record`]; does nothing without a recording.
+    /// Ends the recording; does nothing without one.
     ///
     /// # Errors
     /// The first of the writer's.
-    pub fn end_recording(&mut self) -> io::Result<()> {
-        match self.diary.take() {
-            Some(Diary {
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        match self.0.take() {
+            Some(Recording {
                 failed: Some(cause),
                 ..
             }) => Err(cause),
-            Some(diary) => diary.recorder.finish().map(drop),
+            Some(recording) => recording.recorder.finish().map(drop),
             None => Ok(()),
         }
     }
 
     /// Drops the recording without touching its writer, which belongs to the parent of this
     /// process.
-    pub(super) fn forget_recording(&mut self) {
-        std::mem::forget(self.diary.take());
+    pub(super) fn forget(&mut self) {
+        std::mem::forget(self.0.take());
     }
 
     /// Flushes the recording, so that a process that ends by a signal leaves whole lines.
-    pub(super) fn flush_recording(&mut self) {
-        if let Some(diary) = &mut self.diary
-            && diary.failed.is_none()
+    pub(super) fn flush(&mut self) {
+        if let Some(recording) = &mut self.0
+            && recording.failed.is_none()
         {
-            diary.failed = diary.recorder.flush().err();
+            recording.failed = recording.recorder.flush().err();
         }
     }
 
     /// Records an input at `now`; [`Nanos::ZERO`] is as early as possible.
     pub(super) fn note(&mut self, now: Nanos, input: impl FnOnce() -> Input) {
-        if let Some(diary) = &mut self.diary
-            && diary.failed.is_none()
+        if let Some(recording) = &mut self.0
+            && recording.failed.is_none()
         {
-            diary.failed = diary.recorder.record(now, &input()).err();
+            recording.failed = recording.recorder.record(now, &input()).err();
         }
     }
 }

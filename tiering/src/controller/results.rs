@@ -32,7 +32,8 @@ impl Controller {
         };
         let job = self.outstanding.swap_remove(index);
         let (function, tier) = (job.function, job.tier);
-        self.note(now, || Input::Finished(function, version, tier, outcome));
+        self.diary
+            .note(now, || Input::Finished(function, version, tier, outcome));
         if !matches!(outcome, Outcome::NoMemory | Outcome::Cancelled) {
             self.memory_failures = 0;
         }

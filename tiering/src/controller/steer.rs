@@ -1,7 +1,8 @@
 //! Commands of the embedder and the rest of the runtime, which take precedence over the policy:
-//! requests, pins, replacement, pause, and the child of a `fork`.
+//! requests, pins, replacement, pause, recording, and the child of a `fork`.
 
 use std::collections::VecDeque;
+use std::io::{self, Write};
 
 use crate::activity::{Activity, Place, Wish};
 use crate::ids::{FunctionId, Nanos, Tier, VersionId};
@@ -14,11 +15,29 @@ use super::{Controller, Decision, Job, Reason};
 const DEMOTION: u8 = 2;
 
 impl Controller {
+    /// Writes all inputs from now on to `out`, in the form of [`stream`](crate::stream), up to
+    /// about `limit` bytes. A recording in progress is ended.
+    ///
+    /// # Errors
+    /// The writer's, of the first line or at the end of the recording before.
+    pub fn record(&mut self, out: Box<dyn Write + Send>, limit: u64) -> io::Result<()> {
+        self.diary.begin(out, limit)
+    }
+
+    /// Ends [`Controller::record`]; does nothing without a recording.
+    ///
+    /// # Errors
+    /// The first of the writer's.
+    pub fn end_recording(&mut self) -> io::Result<()> {
+        self.diary.end()
+    }
+
     /// Compiles a function at a tier as soon as a job is free, before all candidates, also while
     /// paused. False if too many requests wait or the function is not tracked. Does nothing if it
     /// runs at that tier already, or is pinned to another.
     pub fn request(&mut self, function: FunctionId, tier: Tier) -> bool {
-        self.note(Nanos::ZERO, || Input::Request(function, tier));
+        self.diary
+            .note(Nanos::ZERO, || Input::Request(function, tier));
         self.want(function, tier, Reason::Requested)
     }
 
@@ -26,7 +45,7 @@ impl Controller {
     /// it is compiled anew. False if that could not be requested; the pin still holds for later
     /// compiles.
     pub fn pin(&mut self, function: FunctionId, tier: Option<Tier>) -> bool {
-        self.note(Nanos::ZERO, || Input::Pin(function, tier));
+        self.diary.note(Nanos::ZERO, || Input::Pin(function, tier));
         let Some(activity) = self.functions.make(function) else {
             self.stats.untracked += 1;
             return false;
@@ -49,7 +68,7 @@ impl Controller {
     /// Takes a function one tier down; a later promotion needs a score four times as high. False if
     /// it is at the lowest tier, has no code, or too many requests wait.
     pub fn demote(&mut self, function: FunctionId) -> bool {
-        self.note(Nanos::ZERO, || Input::Demote(function));
+        self.diary.note(Nanos::ZERO, || Input::Demote(function));
         let Some(activity) = self.functions.get_mut(function) else {
             return false;
         };
@@ -71,7 +90,8 @@ impl Controller {
         tier: Tier,
         counters: bool,
     ) {
-        self.note(now, || Input::Reverted(function, version, tier, counters));
+        self.diary
+            .note(now, || Input::Reverted(function, version, tier, counters));
         self.trials.remove(&function);
         if let Some(activity) = self.functions.get_mut(function) {
             activity.run(now, version, tier, counters);
@@ -80,13 +100,14 @@ impl Controller {
 
     /// Records a comparison: tier 2 was so many thousandths as fast as a function's native code.
     pub fn compared_with_native(&mut self, thousandths: u32) {
-        self.note(Nanos::ZERO, || Input::ComparedWithNative(thousandths));
+        self.diary
+            .note(Nanos::ZERO, || Input::ComparedWithNative(thousandths));
         self.speedups.learn_native(f64::from(thousandths) / 1000.0);
     }
 
     /// Bars a function from promotion to `tier` by the policy: its code there was found slower.
     pub fn bar(&mut self, function: FunctionId, tier: Tier) {
-        self.note(Nanos::ZERO, || Input::Bar(function, tier));
+        self.diary.note(Nanos::ZERO, || Input::Bar(function, tier));
         if let Some(activity) = self.functions.get_mut(function) {
             activity.bar(tier);
         }
@@ -96,7 +117,7 @@ impl Controller {
     /// [released](Controller::release), so that two versions of it can be compared. False, and no
     /// change, if one is in progress or requested.
     pub fn hold(&mut self, function: FunctionId) -> bool {
-        self.note(Nanos::ZERO, || Input::Hold(function));
+        self.diary.note(Nanos::ZERO, || Input::Hold(function));
         let Some(activity) = self.functions.get_mut(function) else {
             return false;
         };
@@ -112,7 +133,7 @@ impl Controller {
 
     /// Ends [`hold`](Controller::hold); a request that came meanwhile is queued.
     pub fn release(&mut self, function: FunctionId) {
-        self.note(Nanos::ZERO, || Input::Release(function));
+        self.diary.note(Nanos::ZERO, || Input::Release(function));
         // Its body may have been replaced, and a compile of the new one begun.
         if self.outstanding.iter().any(|job| job.function == function) {
             return;
@@ -150,7 +171,7 @@ impl Controller {
     /// are dropped, and compiles in progress are cancelled. Pins and requests stay. The next code
     /// is reported by `on_compiled`, or by `finished` if it was requested.
     pub fn replaced(&mut self, function: FunctionId) {
-        self.note(Nanos::ZERO, || Input::Replaced(function));
+        self.diary.note(Nanos::ZERO, || Input::Replaced(function));
         self.stats.replaced += 1;
         self.trials.remove(&function);
         let Some(activity) = self.functions.get_mut(function) else {
@@ -187,13 +208,13 @@ impl Controller {
 
     /// Pauses the policy: from now on only requests are served; measuring goes on.
     pub fn pause(&mut self) {
-        self.note(Nanos::ZERO, || Input::Pause);
+        self.diary.note(Nanos::ZERO, || Input::Pause);
         self.paused = true;
     }
 
     /// Ends a pause.
     pub fn resume(&mut self) {
-        self.note(Nanos::ZERO, || Input::Resume);
+        self.diary.note(Nanos::ZERO, || Input::Resume);
         self.paused = false;
     }
 
@@ -205,7 +226,7 @@ impl Controller {
     /// Resets the compiles in the child of a `fork`: the workers do not exist there, and their
     /// compiles never finish. The functions may be compiled again.
     pub fn abandon(&mut self) {
-        self.forget_recording();
+        self.diary.forget();
         self.orders.clear();
         for job in std::mem::take(&mut self.outstanding) {
             self.stats.cancelled += 1;
