@@ -29,45 +29,33 @@
 //! | see what happens | [`Jit::stats`], [`Event`], [`ToolSettings`], [`Jit::disassemble`] |
 //! | run a whole program | [`Program`] |
 
-// Rooms, by phase; each folder's `mod.rs` is its map:
-//
-// | room | does |
-// |---|---|
-// | `api` | the public handles |
-// | `calls` | what crosses between host and guest: types, host functions, calls that fail |
-// | `core` | the parts of a session, and its life |
-// | `load` | files to an image: read, bind, link what is not compiled function by function |
-// | `version` | one version of a function, from the wish to the slot; first calls |
-// | `tiers` | better versions: counts, samples, jobs |
-// | `speculation` | first calls that are seen coming |
-// | `replace` | new bodies for functions that run |
-// | `reclaim` | dead code to free memory |
-// | `removal` | what a tracker held, given back |
-// | `fork` | threads of ours, and copies of the process |
-// | `units` | definitions of embedders: units, their stubs, their first calls |
-// | `guest` | what JIT'd code gets from its surroundings; a whole program |
-// | `told` | events, statistics, reports, tools |
+// Rooms, and what may import from what: ARCHITECTURE.md. Each folder's `mod.rs` is its map.
 
 #![deny(missing_docs)]
 
 mod api;
 mod calls;
-mod core;
+mod code;
 mod error;
 mod events;
+mod exits;
 mod fork;
 #[doc(hidden)]
 pub mod fuzz;
+mod guarded;
 mod guest;
 #[cfg(doctest)]
 mod guide;
 mod host;
 mod load;
 mod loops;
+mod program;
 mod reclaim;
 mod removal;
 mod replace;
+mod session;
 mod speculation;
+mod stacks;
 mod tiers;
 mod told;
 mod tuning;
@@ -80,9 +68,6 @@ pub use crate::api::func::{Func, FuncOnlyThread, LimitedCall};
 pub use crate::api::generator::{Generator, GeneratorId, GeneratorRequest, LookupKind, Need};
 pub use crate::api::improve::{ReoptimizeRequest, Reoptimizer};
 pub use crate::api::jit::{Jit, WeakJit};
-pub use crate::api::layers::{
-    DirectoryCache, IrUnit, LinkGraph, LinkPass, ObjectCache, ObjectTransform, Transform,
-};
 pub use crate::api::lookup::{
     DylibId, Found, Lookup, LookupFuture, LookupResult, Required, StillMissing, SymbolState,
     Visibility,
@@ -95,13 +80,12 @@ pub use crate::api::tracker::{Removal, Tracker};
 pub use crate::api::unit::{
     DependenceGroup, Flags, Interface, Resource, Responsibility, Symbol, Unit,
 };
-pub use crate::calls::asked::{FaultAnswer, FaultHandler, MemoryFault};
 pub use crate::calls::dynamic::{DynFunc, Val};
-pub use crate::calls::guard::{covered, raise_error};
+pub use crate::calls::failed::{FailedCall, FailedCallHandler, FailureHandler};
 pub use crate::calls::host::{HostFn, HostFunction, HostResult};
-pub use crate::calls::interrupt::GuestThread;
 pub use crate::calls::types::{Extend, FunctionType, Leaf, ValueType};
 pub use crate::calls::value::{Field, Signature, Value};
+pub use crate::code::tools::ToolSettings;
 pub use crate::error::input::Rejection;
 pub use crate::error::replace::{Activation, ReplaceError};
 pub use crate::error::trap::{Access, Frame, HostError, Source, Trap, TrapKind};
@@ -112,23 +96,30 @@ pub use crate::events::memory::{MemoryOwner, MemoryPurpose, MemoryReport, Memory
 pub use crate::events::staying::{Staying, StayingStats};
 pub use crate::events::tier_stats::TierStats;
 pub use crate::events::{Event, Hit, Tier};
-pub use crate::guest::exit::register_exit_handler;
+pub use crate::exits::register_exit_handler;
+pub use crate::guarded::asked::{FaultAnswer, FaultHandler, MemoryFault};
+pub use crate::guarded::guard::{covered, raise_error};
+pub use crate::guarded::interrupt::GuestThread;
 pub use crate::guest::preempt::gates::{GATE_COUNT, GATES};
-pub use crate::guest::program::{Program, ProgramOptions};
-pub use crate::load::room::{needs_low_addresses, needs_near_libraries};
+pub use crate::host::room::{needs_low_addresses, needs_near_libraries};
 pub use crate::load::untrusted::InputLimits;
 pub use crate::loops::ContinuationStats;
-pub use crate::reclaim::{RegisteredStack, note_copied_text};
-pub use crate::replace::{LoopStays, OldLoop, Replaced, Replacement, Rollback, RolledBack};
+pub use crate::program::run::{Program, ProgramOptions};
+pub use crate::reclaim::RegisteredStack;
+pub use crate::replace::loops::{LoopStays, OldLoop};
+pub use crate::replace::rollback::{Rollback, RolledBack};
+pub use crate::replace::{Replaced, Replacement};
 pub use crate::speculation::SpeculationStats;
+pub use crate::stacks::foreign::note_copied_text;
+pub use crate::told::coverage::{BaselineCoverage, baseline_coverage};
 pub use crate::told::parts::PartStats;
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat};
-pub use crate::told::tools::ToolSettings;
-pub use crate::tuning::{TrialView, TuningStats, TuningUnit, TuningView};
+pub use crate::tuning::views::{TrialView, TuningStats, TuningUnit, TuningView};
 pub use crate::units::{LazyObject, Members, ObjectBuilder, Reference};
 pub use crate::version::baseline::Baseline;
-pub use crate::version::coverage::{BaselineCoverage, baseline_coverage};
-pub use crate::version::failed::{FailedCall, FailedCallHandler, FailureHandler};
+pub use crate::version::layers::{
+    DirectoryCache, IrUnit, LinkGraph, LinkPass, ObjectCache, ObjectTransform, Transform,
+};
 pub use crate::version::partition::{ChoosePart, Partition};
 pub use inkwell;
 pub use uruk_base::parts::Spent;

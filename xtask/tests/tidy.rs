@@ -312,5 +312,5 @@ fn the_map_names_files_that_exist() {
         !places.any(|folder| root().join(folder).join(name).is_file())
     });
     report(missing.map(|name| (*name).to_owned()).collect());
-    assert!(map.lines().count() <= 175, "a map fits on three pages");
+    assert!(map.lines().count() <= 185, "a map fits on three pages");
 }

@@ -15,24 +15,24 @@ use uruk_session::SessionError;
 use uruk_tiering::Config as PolicyConfig;
 
 use crate::api::jit::Jit;
-use crate::api::layers::Layers;
-use crate::calls::asked::{Asked, FaultHandler};
-use crate::calls::interrupt;
-use crate::core::Core;
+use crate::calls::failed::{FailedCallHandler, FailureHandler, OnFailure};
+use crate::code::names::Reporter;
+use crate::code::tools::{ToolSettings, Tools};
 use crate::error::Error;
 use crate::events::{Event, Listener};
 use crate::fork::{self, gate};
+use crate::guarded::asked::{Asked, FaultHandler};
+use crate::guarded::interrupt;
 use crate::guest::{stacks, unwinding};
 use crate::host::clock::process_time;
 use crate::host::clock::thread_time;
+use crate::host::room;
 use crate::host::{listed, llvm};
-use crate::load::names::Reporter;
-use crate::load::room;
-use crate::tiers::TierSettings;
+use crate::session::Session;
+use crate::tiers::settings::TierSettings;
 use crate::told::recording::recorder;
-use crate::told::tools::{ToolSettings, Tools};
 use crate::version::baseline::Baseline;
-use crate::version::failed::{FailedCallHandler, FailureHandler, OnFailure};
+use crate::version::layers::Layers;
 use uruk_base::Tiers;
 
 /// Settings of a session; made by [`Jit::builder`].
@@ -412,7 +412,7 @@ impl JitBuilder {
         let pass = fork::begin(interrupt::after_fork_child);
         room::check()?;
         unwinding::attend();
-        let core = Core::new(
+        let core = Session::new(
             heap,
             jobs,
             tiers,

@@ -11,12 +11,12 @@ use crate::api::func::Func;
 use crate::api::jit::Jit;
 use crate::api::tracker::Tracker;
 use crate::calls::value::Signature;
-use crate::core::Body;
+use crate::code::body::Body;
+use crate::code::names::{Definition, Name};
+use crate::code::recycle::Lease;
 use crate::error::{Error, Refusal};
 use crate::fork::gate;
-use crate::load::Source;
-use crate::load::names::{Definition, Name};
-use crate::removal::recycle::Lease;
+use crate::load::source::Source;
 use crate::units::add_needed;
 use crate::version::calls;
 
@@ -464,7 +464,7 @@ impl Dylib {
         if let Some(Body::Object(_)) = core.body(id) {
             return Ok(None);
         }
-        let versions = core.tiers.versions.seen(id);
+        let versions = core.versions.seen(id);
         Ok(versions.snapshot().published.map(|version| version.tier))
     }
 

@@ -18,16 +18,17 @@ use uruk_codegen::Kind;
 use uruk_roots::{CountedThread, Inside};
 
 use crate::api::jit::Jit;
-use crate::calls::guard;
-use crate::calls::passes::Limits;
 use crate::calls::value::Value;
-use crate::core::{Core, Module};
+use crate::code::module::Module;
+use crate::code::recycle::Lease;
 use crate::error::Error;
 use crate::error::trap::Trap;
 use crate::fork::gate;
-use crate::removal::recycle::Lease;
+use crate::guarded::guard;
+use crate::guarded::passes::Limits;
+use crate::session::Session;
 
-impl Core {
+impl Session {
     /// The IR type of a function that is behind a stub, if it is IR's.
     pub(crate) fn function_type(&self, id: FunctionId) -> Result<Option<Arc<str>>, Error> {
         let _busy = gate::enter();

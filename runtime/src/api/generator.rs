@@ -10,7 +10,7 @@ use crate::api::dylib::Dylib;
 use crate::api::jit::{Jit, WeakJit};
 use crate::fork::errands::Errand;
 use crate::fork::gate;
-use crate::units::hands;
+use crate::fork::hands;
 
 /// A callback that can define symbols which a lookup does not find.
 ///

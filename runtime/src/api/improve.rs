@@ -8,8 +8,9 @@ use uruk_session::{Resource, SessionError, Symbol};
 
 use crate::api::dylib::Dylib;
 use crate::api::jit::Jit;
+use crate::code::kept::Kept;
 use crate::error::Error;
-use crate::version::better::{Asked, Kept};
+use crate::units::reoptimize::Asked;
 
 /// Makes better code of a unit's functions on request; see
 /// [`Unit::improver`](crate::Unit::improver). Closures are reoptimizers, too.
@@ -122,7 +123,7 @@ impl Drop for ReoptimizeRequest {
 impl ReoptimizeRequest {
     pub(crate) fn new(jit: Jit, asked: Arc<Asked>) -> ReoptimizeRequest {
         ReoptimizeRequest {
-            kept: Kept::new(jit.core()),
+            kept: Kept::new(&jit.core().hands),
             jit,
             asked: Some(asked),
         }

@@ -14,14 +14,14 @@ use crate::api::builder::JitBuilder;
 use crate::api::dylib::Dylib;
 use crate::api::func::Func;
 use crate::api::symbols;
-use crate::calls::interrupt::GuestThread;
 use crate::calls::value::Signature;
-use crate::core::Core;
-use crate::core::SessionEnd;
 use crate::error::Error;
 use crate::events::memory::MemoryReport;
 use crate::fork::gate;
+use crate::guarded::interrupt::GuestThread;
 use crate::reclaim::RegisteredStack;
+use crate::session::Session;
+use crate::session::SessionEnd;
 #[cfg(doc)]
 use crate::told::stats::MemoryStats;
 use crate::told::stats::Stats;
@@ -51,7 +51,7 @@ pub struct Jit {
 }
 
 struct Shared {
-    core: Arc<Core>,
+    core: Arc<Session>,
     /// Dropped after the session.
     _end: SessionEnd,
 }
@@ -95,7 +95,7 @@ impl WeakJit {
 }
 
 impl Jit {
-    pub(crate) fn of(core: Arc<Core>) -> Jit {
+    pub(crate) fn of(core: Arc<Session>) -> Jit {
         Jit {
             shared: Arc::new(Shared {
                 _end: SessionEnd::of(&core),
@@ -487,7 +487,7 @@ impl Jit {
         self.shared.core.memory_report()
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Arc<Session> {
         &self.shared.core
     }
 }

@@ -1,7 +1,7 @@
 //! The public handles: they are held by embedders, and contain no logic.
 //!
 //! A handle takes a pass of the gate ([`crate::fork::gate`]), finds its session
-//! ([`crate::core::Core`]) and calls the entry of the responsible module.
+//! ([`crate::session::Session`]) and calls the entry of the responsible module.
 //!
 //! | file | handle |
 //! |---|---|
@@ -28,7 +28,7 @@ mod functions;
 pub(crate) mod generator;
 pub(crate) mod improve;
 pub(crate) mod jit;
-pub(crate) mod layers;
+mod layers;
 pub(crate) mod lookup;
 pub(crate) mod native;
 mod running;

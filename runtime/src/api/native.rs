@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::fork::threads;
 use crate::fork::{self, gate};
 use crate::host::processes;
+pub use crate::version::native::InlinedCopy;
 
 /// Native machine code of a function of a dylib, made from the same source by another compiler and
 /// linker.
@@ -36,15 +37,6 @@ pub struct NativeCode {
     /// on them is recompiled when they are replaced. Names that the dylib does not define as
     /// functions are ignored.
     pub holds: Vec<String>,
-}
-
-/// Native code of a function that is replaced only together with its callers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InlinedCopy {
-    /// The function, by its name in the dylib.
-    pub name: String,
-    /// Its code.
-    pub code: Range<u64>,
 }
 
 impl Dylib {
@@ -94,7 +86,9 @@ impl Dylib {
         for beside in &native.beside {
             let whose = self.id_of(&beside.name).ok();
             let code = beside.code.clone();
-            core.tiers.sampling.add_shared(code, whose, id, version);
+            core.tiers
+                .sampling
+                .add_shared(&core.sampled, code, whose, id, version);
         }
         Ok(version)
     }
@@ -323,6 +317,6 @@ impl<'j> NativeFiles<'j> {
     /// ([`Dylib::adopt`]). To be called before they are adopted.
     pub fn attend(&self, text: Range<u64>) {
         let _pass = gate::enter();
-        self.0.core().tiers.sampling.attend(text);
+        self.0.core().sampled.attend(text);
     }
 }

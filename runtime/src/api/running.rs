@@ -12,9 +12,15 @@ use super::jit::Jit;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::load::archive::Archive;
-use crate::replace::{self, Replaced, Replacement, Rollback, RolledBack, watch};
-use crate::tuning::TuningView;
-use crate::units::{Members, Settled, add_members};
+use crate::load::settled::Settled;
+use crate::replace::Replaced;
+use crate::replace::Replacement;
+use crate::replace::rollback::Rollback;
+use crate::replace::rollback::RolledBack;
+use crate::replace::turn;
+use crate::told::watch;
+use crate::tuning::views::TuningView;
+use crate::units::{Members, add_members};
 
 impl Jit {
     /// Results of the tuner so far, the functions with the most trials first; empty where
@@ -225,7 +231,9 @@ impl Dylib {
     /// # Errors
     /// [`Error::Replace`] and errors of compiling and linking.
     pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
-        replace::replace(self, replacement)
+        let core = self.jit().core();
+        let handle = Arc::new(self.jit().clone());
+        turn::replace((&core.replacing, handle), &self.dylib, replacement)
     }
 
     /// Gives the expected order of first calls: a session that
@@ -235,7 +243,7 @@ impl Dylib {
     pub fn compile_ahead(&self, functions: &[&str]) {
         let _pass = gate::enter();
         let core = self.jit().core();
-        core.expect(&self.dylib, functions.iter().copied());
+        core.expect_names(&self.dylib, functions.iter().copied());
     }
 
     /// Adds a static archive: members of bitcode or ELF objects.

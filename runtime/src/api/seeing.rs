@@ -124,7 +124,7 @@ impl Jit {
         core.tell_all_samples();
         let entries = core.entries_so_far();
         let mut hottest = Vec::new();
-        for (&index, record) in core.tiers.versions.lock().iter() {
+        for (&index, record) in core.versions.lock().iter() {
             let Some(id) = core.stubs.function(index) else {
                 continue;
             };
@@ -195,7 +195,7 @@ impl Dylib {
         let _pass = gate::enter();
         let core = self.jit.core();
         let version = {
-            let records = core.tiers.versions.lock();
+            let records = core.versions.lock();
             let record = records.get(&id.index());
             record.and_then(|record| match tier {
                 None => record.versions.snapshot().published.map(|view| view.id),

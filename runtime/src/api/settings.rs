@@ -9,9 +9,9 @@ use uruk_profiler::Settings;
 use uruk_tiering::tuning::Budget;
 
 use super::builder::JitBuilder;
-use crate::calls::asked::FaultHandler;
-use crate::calls::passes::look;
 use crate::error::Error;
+use crate::guarded::asked::FaultHandler;
+use crate::guarded::passes::look;
 use crate::host::clock::nanos;
 use crate::load::untrusted::InputLimits;
 

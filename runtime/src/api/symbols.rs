@@ -15,13 +15,13 @@ use crate::api::jit::Jit;
 use crate::api::lookup::{SymbolState, Visibility};
 use crate::api::tracker::Tracker;
 use crate::api::unit::{Flags, Symbol, Unit};
-use crate::core::Core;
+use crate::code::tracked::Tracked;
 use crate::error::{Error, Missing};
+use crate::exits;
 use crate::fork::gate;
-use crate::guest::exit;
 use crate::host::process::Library;
-use crate::removal::tracked::Tracked;
-use crate::replace::scrubbed;
+use crate::replace::quiet::scrubbed;
+use crate::session::Session;
 
 impl Jit {
     /// The interned symbol of a name, by which names are compared. Takes no lock if the name is
@@ -305,7 +305,7 @@ impl Dylib {
             let _pass = gate::enter();
             core.names.lives.of(&self.dylib)
         };
-        exit::run_ends(core, &images);
+        exits::run_ends(core.loader(), &images);
         let _pass = gate::enter();
         let ended: Vec<u64> = images.iter().map(|life| life.root().number()).collect();
         core.schedule().again(|life| ended.contains(&life));
@@ -456,7 +456,7 @@ fn is_cleared(dylib: &uruk_session::Dylib, tracker: &uruk_session::Tracker) -> b
 ///
 /// # Errors
 /// [`Error::Library`].
-pub(super) fn add_to_process(core: &Core, name: &str) -> Result<(), Error> {
+pub(super) fn add_to_process(core: &Session, name: &str) -> Result<(), Error> {
     let library = Library::open_global(name)?;
     core.process.write().add(library);
     core.retry_failed();

@@ -11,13 +11,13 @@ use crate::api::dylib::Dylib;
 use crate::api::jit::Jit;
 use crate::api::lookup::Visibility;
 use crate::api::unit::{Flags, Resource, Symbol};
-use crate::core::Core;
+use crate::code::life::Life;
+use crate::code::tracked::Tracked;
 use crate::error::{Error, Missing};
 use crate::fork::gate;
-use crate::load::Source;
-use crate::removal::life::Life;
-use crate::removal::tracked::Tracked;
-use crate::replace::scrubbed;
+use crate::load::source::Source;
+use crate::replace::quiet::scrubbed;
+use crate::session::Session;
 use crate::units::LazyObject;
 
 /// The handle by which a set of definitions of one dylib is removed. Clones are the same tracker;
@@ -171,7 +171,7 @@ impl Jit {
 /// Returns the remaining dylibs that search the ones to be removed, each with the one it searches,
 /// if all may be removed.
 fn searching(
-    core: &Core,
+    core: &Session,
     removed: &[uruk_session::Dylib],
     removal: Removal,
 ) -> Result<Vec<(uruk_session::Dylib, uruk_session::Dylib)>, Error> {
@@ -201,7 +201,7 @@ fn searching(
 /// Then calls the removal with the images that were closed, under the pass under which no further
 /// handler was found.
 fn leave<R>(
-    core: &Arc<Core>,
+    core: &Arc<Session>,
     images: impl Fn() -> Vec<Arc<Life>>,
     remove: impl FnOnce(Vec<Arc<Life>>) -> R,
 ) -> R {

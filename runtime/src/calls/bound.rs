@@ -7,130 +7,18 @@
 //! ([`Parting`]).
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 
-use uruk_base::FunctionId;
-use uruk_base::locks::Mutex;
-
-use super::declared::{HostTypes, Typed};
+use super::declared::Typed;
 use super::host::{Code, HostFunction, forwarding};
-use super::lazy::Lazy;
 use super::types::FunctionType;
 use crate::api::dylib::Dylib;
 use crate::api::tracker::Tracker;
+use crate::calls::functions::Parting;
+use crate::code::names::{Definition, Name};
 use crate::error::Error;
 use crate::fork::gate;
-use crate::load::names::{Definition, Name};
-use crate::units::hands::Hands;
-
-/// State of the embedder that is dropped with code; there, threads hold locks of the session.
-struct Parting {
-    states: Vec<State>,
-    hands: Weak<Hands>,
-}
-
-impl Drop for Parting {
-    fn drop(&mut self) {
-        let states = std::mem::take(&mut self.states);
-        match self.hands.upgrade() {
-            Some(hands) => hands.drop_apart(states),
-            None => drop(states),
-        }
-    }
-}
-
-/// State of a closure that code refers to.
-pub(crate) type State = Arc<dyn Any + Send + Sync>;
-
-/// The host's functions of a session.
-#[derive(Default)]
-pub(crate) struct HostFunctions {
-    /// Types by name, with addresses: functions of several types may share code.
-    types: HostTypes,
-    states: Mutex<Vec<State>>,
-    /// States of modules that are about to be read, by file, and whether the module was read.
-    coming: Mutex<HashMap<Arc<str>, (State, bool)>>,
-    /// Producers of functions whose placeholder is their body, or can become it again.
-    lazy: Mutex<HashMap<FunctionId, Vec<Arc<dyn Lazy>>>>,
-}
-
-impl HostFunctions {
-    pub(super) fn types(&self) -> &HostTypes {
-        &self.types
-    }
-
-    pub(crate) fn keep(&self, state: State) {
-        let mut states = self.states.lock();
-        states.push(state);
-    }
-
-    /// Makes the module of a file, whose name is unique, hold a state, and all code compiled from
-    /// its functions; until [`HostFunctions::came`].
-    pub(super) fn announce(&self, file: &Arc<str>, state: State) {
-        let mut coming = self.coming.lock();
-        coming.insert(Arc::clone(file), (state, false));
-    }
-
-    /// Ends [`HostFunctions::announce`]: the module of a file was added, or not. A state that the
-    /// module does not hold stays with the session.
-    pub(super) fn came(&self, file: &str, added: bool) {
-        let mut coming = self.coming.lock();
-        let found = coming.remove(file);
-        drop(coming);
-        match found {
-            Some((state, false)) if added => self.keep(state),
-            // The state may be the embedder's, with a destructor of its own.
-            found => gate::outside(|| drop(found)),
-        }
-    }
-
-    /// The state to which the module of a file refers.
-    pub(crate) fn state_for(&self, file: &str) -> Option<State> {
-        let mut coming = self.coming.lock();
-        let (state, held) = coming.get_mut(file)?;
-        *held = true;
-        Some(Arc::clone(state))
-    }
-
-    /// Notes the producer of a function; returns their number.
-    pub(super) fn note_lazy(&self, id: FunctionId, producer: Arc<dyn Lazy>) -> usize {
-        let mut lazy = self.lazy.lock();
-        let all = lazy.entry(id).or_default();
-        all.push(producer);
-        all.len()
-    }
-
-    /// Takes the producers of a function that are no longer needed.
-    pub(super) fn lapsed(
-        &self,
-        id: FunctionId,
-        of_use: impl Fn(&dyn Lazy) -> bool,
-    ) -> Vec<Arc<dyn Lazy>> {
-        let mut lazy = self.lazy.lock();
-        let all = lazy.get_mut(&id);
-        let lapsed = all.map(|all| all.extract_if(.., |it| !of_use(&**it)).collect());
-        lapsed.unwrap_or_default()
-    }
-
-    /// Drops the producers of a removed function.
-    pub(crate) fn forget_lazy(&self, id: FunctionId) {
-        let mut lazy = self.lazy.lock();
-        let gone = lazy.remove(&id);
-        drop(lazy);
-        for gone in gone.into_iter().flatten() {
-            gate::outside(|| gone.lapse());
-        }
-    }
-
-    /// Resets production in the child of a fork: no thread produces a body.
-    pub(crate) fn after_fork_child(&self) {
-        let lazy = self.lazy.lock();
-        let all = lazy.values().flatten();
-        all.for_each(|producer| producer.after_fork_child());
-    }
-}
 
 /// Defines names for functions of the host, all or none; under the default tracker if none is
 /// given.

@@ -4,6 +4,8 @@
 //! when the function is defined after a module that waits for it. The types of a module are not
 //! read if it declares no such name.
 
+mod check;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -12,10 +14,8 @@ use uruk_codegen::{Kind, Linkage, SymbolId};
 use uruk_session::Dylib as Names;
 
 use super::types::FunctionType;
-use crate::core::{Core, Module};
+use crate::code::module::Module;
 use crate::error::Error;
-use crate::load::image::Image;
-use crate::load::names::Definition;
 
 /// By name: its addresses in dylibs, and the types of the functions there.
 #[derive(Default)]
@@ -35,7 +35,7 @@ pub(super) struct Typed {
 
 /// Types of the host's functions of a session.
 #[derive(Default)]
-pub(super) struct HostTypes(RwLock<Types>);
+pub(crate) struct HostTypes(RwLock<Types>);
 
 impl Types {
     /// Drops entries of removed names each time the number of entries has doubled.
@@ -56,7 +56,7 @@ impl Types {
 
 impl HostTypes {
     /// Notes the type of the function `name` in a dylib.
-    pub(super) fn note(&self, name: &str, typed: Typed, names: &crate::load::names::Names) {
+    pub(super) fn note(&self, name: &str, typed: Typed, names: &crate::code::names::Names) {
         let mut types = self.0.write();
         types.prune(|name, typed| names.exports(&typed.dylib, name));
         types.entries += 1;
@@ -105,49 +105,5 @@ fn compare(
             declared: declared.to_string(),
             defined: ty.to_string(),
         }),
-    }
-}
-
-impl Core {
-    /// Compares the declarations of an image's modules with the host's functions of these names.
-    pub(crate) fn check_host_types(&self, image: &Image) -> Result<(), Error> {
-        for (_, module) in &image.modules {
-            for (symbol, name) in declared(module, |name| self.host.types().is_name(name)) {
-                let Some(found) = self.names.find(&module.dylib, &name) else {
-                    continue;
-                };
-                let address = match found {
-                    Definition::Function { id } => self.stubs.stub_address(id).0,
-                    Definition::Address(address) => address,
-                    Definition::Tls { .. } => continue,
-                };
-                if let Some(ty) = self.host.types().type_at(&name, address) {
-                    compare(module, symbol, &name, &ty)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Compares the declarations of modules that wait for a name with the function it will be in
-    /// `dylib`.
-    pub(super) fn check_waiting_types(
-        &self,
-        dylib: &Names,
-        name: &str,
-        ty: &FunctionType,
-    ) -> Result<(), Error> {
-        for module in self.modules.live() {
-            let order = module.dylib.search_order();
-            if !order.iter().any(|(searched, _)| searched == dylib) {
-                continue;
-            }
-            for (symbol, name) in declared(&module, |declared| declared == name) {
-                if self.names.find(&module.dylib, &name).is_none() {
-                    compare(&module, symbol, &name, ty)?;
-                }
-            }
-        }
-        Ok(())
     }
 }

@@ -11,13 +11,13 @@ use std::time::Duration;
 use uruk_roots::Inside;
 use uruk_stubs::{Values, call_values};
 
-use super::guard;
-use super::passes::Limits;
 use super::types::{Extend, FunctionType, extended, list, split};
 use crate::api::dylib::Dylib;
 use crate::api::func::Func;
 use crate::error::Error;
 use crate::error::trap::Trap;
+use crate::guarded::guard;
+use crate::guarded::passes::Limits;
 
 /// An argument or result of a [`DynFunc`].
 #[derive(Debug, Clone, PartialEq)]

@@ -22,11 +22,11 @@ use std::fmt::Write;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::guard::{Covered, raise};
 use super::received::Receiver;
 use super::types::{Extend, FunctionType, Piece, result_text};
 use super::value::Value;
 use crate::error::trap::HostError;
+use crate::guarded::guard::{Covered, raise};
 
 /// A function of the host, with its types, for a definition
 /// ([`Dylib::define_fns`](crate::Dylib::define_fns)).

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::lazy::Lazy;
 use crate::api::dylib::Dylib;
+use crate::calls::producer::Lazy;
+use crate::code::names::Definition;
 use crate::fork::gate;
-use crate::load::names::Definition;
 
 /// Closures of a function that may be kept while other threads replace functions.
 const LAPSED: usize = 16;

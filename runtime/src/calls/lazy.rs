@@ -46,12 +46,16 @@ use super::types::{FunctionType, Piece, split};
 use crate::api::dylib::Dylib;
 use crate::api::jit::WeakJit;
 use crate::api::tracker::Tracker;
-use crate::core::Module as CodeModule;
+use crate::calls::producer::Lazy;
+use crate::code::host_state::FILE_MARK;
+use crate::code::module::Module as CodeModule;
+use crate::code::names::Definition;
 use crate::error::Error;
 use crate::error::replace::ReplaceError;
 use crate::fork::gate;
-use crate::load::names::Definition;
-use crate::replace::{FirstBody, Replacement, put_first_body};
+use crate::replace::Replacement;
+use crate::replace::first::FirstBody;
+use crate::replace::first::put_first_body;
 
 /// An error of a closure that produces IR.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -90,16 +94,6 @@ enum Unfit {
     Itself,
 }
 
-/// Produces a body, or makes a caller wait for it.
-///
-/// In the names of placeholders' files, between the function's name and a number.
-const FILE_MARK: &str = ", before its first call (";
-
-/// Whether a module with state of the host is that of a placeholder.
-pub(crate) fn is_placeholder(file: &str) -> bool {
-    file.contains(FILE_MARK)
-}
-
 /// The producer of a body. The placeholder's code contains its address, and holds it.
 struct Producer<G> {
     jit: WeakJit,
@@ -111,18 +105,6 @@ struct Producer<G> {
     generate: ArcSwapOption<G>,
     production: Production,
     failure: OnceLock<NotProduced>,
-}
-
-/// A producer with any closure.
-pub(super) trait Lazy: Send + Sync {
-    /// The file of its placeholder.
-    fn file(&self) -> &str;
-
-    /// Drops the closure, unless it is in use.
-    fn lapse(&self);
-
-    /// Resets production in the child of a fork: no thread produces a body.
-    fn after_fork_child(&self);
 }
 
 impl<G: Send + Sync> Lazy for Producer<G> {
@@ -253,7 +235,12 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
         }
         // Front ends mark the same call in different ways.
         let body = Replacement::module(&module).allow_signatures(true);
-        Ok(put_first_body(&dylib, body, &self.first())?)
+        Ok(put_first_body(
+            (&jit.core().replacing, Arc::new(jit.clone())),
+            &dylib.dylib,
+            body,
+            &self.first(),
+        )?)
     }
 }
 

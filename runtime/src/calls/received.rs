@@ -7,11 +7,11 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::dynamic::{Type, Val};
-use super::guard::Covered;
 use super::host::{Code, HostFunction, finish, quoted};
 use super::types::{Extend, FunctionType, split};
 use crate::error::Error;
 use crate::error::trap::HostError;
+use crate::guarded::guard::Covered;
 
 type Body = dyn Fn(&[Val]) -> Result<Val, HostError> + Send + Sync;
 

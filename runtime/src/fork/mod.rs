@@ -21,6 +21,7 @@ pub(crate) mod confine;
 pub(crate) mod errands;
 pub(crate) mod futex;
 pub(crate) mod gate;
+pub(crate) mod hands;
 pub(crate) mod panics;
 pub(crate) mod sacrificial;
 pub(crate) mod shield;

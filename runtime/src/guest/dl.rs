@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn guest_dlsym(
     }
     if !name.is_null() {
         // SAFETY: a C string by the caller's promise.
-        crate::reclaim::note_asked(unsafe { CStr::from_ptr(name) });
+        crate::stacks::search::note_asked(unsafe { CStr::from_ptr(name) });
     }
     // The first call of a handler may make a worker call the loader, too.
     let _shield = Shield::raise();
@@ -144,10 +144,4 @@ pub(crate) unsafe extern "C" fn guest_dladdr(
     let _shield = Shield::raise();
     // SAFETY: by the caller's promise.
     unsafe { libc::dladdr(address, info) }
-}
-
-/// The dynamic loader's record of libraries for debuggers (`struct r_debug`); 0 if it has none.
-pub(crate) fn loader_debug() -> u64 {
-    // SAFETY: a C string.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) as u64 }
 }

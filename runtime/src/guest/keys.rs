@@ -10,9 +10,9 @@ use std::ffi::{c_int, c_void};
 
 use uruk_base::locks::Mutex;
 
-use super::exit;
+use crate::code::life::Hold;
+use crate::exits;
 use crate::fork::gate;
-use crate::removal::life::Hold;
 
 type Destructor = unsafe extern "C" fn(*mut c_void);
 
@@ -51,7 +51,7 @@ unsafe fn create(
     create: unsafe extern "C" fn(*mut libc::pthread_key_t, Option<Destructor>) -> c_int,
 ) -> c_int {
     let address = destructor.map(|destructor| destructor as *const () as u64);
-    let Ok(holds) = exit::hold_at(address.as_slice()) else {
+    let Ok(holds) = exits::hold_at(address.as_slice()) else {
         return refused;
     };
     // SAFETY: duty 1.

@@ -10,13 +10,10 @@
 
 mod context;
 pub(crate) mod dl;
-pub(crate) mod exit;
 mod keys;
 mod locked;
-pub(crate) mod outputs;
 mod phdr;
 pub(crate) mod preempt;
-pub(crate) mod program;
 pub(crate) mod stacks;
 pub(crate) mod unwinding;
 
@@ -56,7 +53,7 @@ pub(crate) fn overrides() -> Vec<(&'static str, u64)> {
         ("dladdr", dl::guest_dladdr as *const () as u64),
     ];
     symbols.extend(context::makecontext().map(|address| ("makecontext", address)));
-    symbols.extend(exit::overrides());
+    symbols.extend(crate::exits::overrides());
     symbols.extend(keys::overrides());
     symbols.extend(locked::overrides());
     symbols.extend(processes::overrides());

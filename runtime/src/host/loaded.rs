@@ -336,6 +336,12 @@ pub(crate) unsafe fn move_pointers(range: Range<u64>, moved: &[(Range<u64>, u64)
     }
 }
 
+/// The dynamic loader's record of libraries for debuggers (`struct r_debug`); 0 if it has none.
+pub(crate) fn loader_debug() -> u64 {
+    // SAFETY: a C string.
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_r_debug".as_ptr()) as u64 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{all, closure};

@@ -14,6 +14,7 @@ pub(crate) mod loaded;
 pub(crate) mod mapping;
 pub(crate) mod process;
 pub(crate) mod processes;
+pub(crate) mod room;
 pub(crate) mod sandbox;
 pub(crate) mod stand_in;
 pub(crate) mod tls;

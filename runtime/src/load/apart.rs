@@ -12,12 +12,13 @@ use std::sync::Arc;
 use uruk_codegen::{Access, Kind, ModulePlan, SymbolId};
 use uruk_session::Tracker;
 
-use crate::core::Core;
+use crate::code::bonds::Remaining;
+use crate::code::names::{Definition, Name};
+use crate::code::static_names::display_name;
 use crate::error::Error;
 use crate::host::mapping::Mapping;
-use crate::load::bind::{Input, display_name};
-use crate::load::names::{Definition, Name};
-use crate::removal::bonds::Remaining;
+use crate::load::input::Input;
+use crate::load::loader::Loader;
 
 /// Maximal bytes of large variables that an image has in the reservation: any reservation has room
 /// for them.
@@ -82,7 +83,7 @@ pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<Vari
     apart
 }
 
-impl Core {
+impl Loader {
     /// Maps these variables, and defines their names.
     pub(super) fn define_apart(
         &self,

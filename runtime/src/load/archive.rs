@@ -22,8 +22,8 @@ use uruk_codegen::Linkage;
 use uruk_link::{Graph, Object};
 
 use crate::error::Error;
-use crate::load::Source;
 use crate::load::image::Image;
+use crate::load::source::Source;
 
 /// An archive whose members are added on demand.
 pub(crate) struct Archive {
@@ -405,23 +405,4 @@ impl Archives {
         self.read = (image.modules.len(), image.objects.len());
         Ok(())
     }
-}
-
-/// Names that files of an image reference.
-///
-/// # Errors
-/// An object file cannot be read.
-pub(crate) fn mentioned(image: &Image) -> Result<HashSet<String>, Error> {
-    let mut mentioned = HashSet::new();
-    for (_, module) in &image.modules {
-        let symbols = module.readers.summary().symbols.iter();
-        let declared = symbols
-            .filter(|info| matches!(info.linkage, Linkage::Declared | Linkage::DeclaredWeak));
-        mentioned.extend(declared.map(|info| info.name.clone()));
-    }
-    for (name, bytes) in &image.objects {
-        let graph = Graph::new(vec![Object::parse(name, bytes)?])?;
-        mentioned.extend(graph.undefined().map(|undefined| undefined.name.to_owned()));
-    }
-    Ok(mentioned)
 }

@@ -11,49 +11,13 @@ use std::collections::HashMap;
 
 use uruk_codegen::{Access, Import, Linkage, ModulePlan, ModuleSummary, SymbolId};
 
+use crate::code::names::Definition;
+use crate::code::static_names::LOCAL_MARKER;
 use crate::error::Error;
+use crate::load::Input;
 use crate::load::apart::{self, Variable};
 use crate::load::choose::{Rank, Winner, choose, is_data};
-use crate::load::names::Definition;
 use crate::load::weak::Surroundings;
-
-/// A definition in an object file.
-#[derive(Debug, Clone)]
-pub(crate) struct ObjectSymbol {
-    pub(crate) name: String,
-    /// Whether no other strong definition may exist.
-    pub(crate) strong: bool,
-    /// Tentative.
-    pub(crate) common: bool,
-    pub(crate) hidden: bool,
-    pub(crate) data: bool,
-    pub(crate) thread_local: bool,
-    /// Whether it is in a group, as other files may have a copy.
-    pub(crate) grouped: bool,
-    /// Whether its code finds the definition at any distance.
-    pub(crate) far: bool,
-    pub(crate) size: u64,
-}
-
-/// One input of an image.
-pub(crate) enum Input<'a> {
-    Module {
-        file: &'a str,
-        summary: &'a ModuleSummary,
-    },
-    Object {
-        file: &'a str,
-        symbols: &'a [ObjectSymbol],
-    },
-}
-
-impl Input<'_> {
-    pub(super) fn file(&self) -> &str {
-        match self {
-            Input::Module { file, .. } | Input::Object { file, .. } => file,
-        }
-    }
-}
 
 /// The outcome of binding.
 #[derive(Debug)]
@@ -207,24 +171,14 @@ fn import(
     }
 }
 
-/// Marks the suffix of local link names: marker, then image, file and symbol number.
-pub(crate) const LOCAL_MARKER: &str = ".uruk.";
-
 pub(crate) fn local_link_name(name: &str, image: u64, input: usize, id: SymbolId) -> String {
     format!("{name}{LOCAL_MARKER}{image}.{input}.{}", id.0)
-}
-
-/// The display name: without body prefix and local suffix.
-pub(crate) fn display_name(link_name: &str) -> &str {
-    let name = link_name
-        .strip_prefix(uruk_codegen::BODY_PREFIX)
-        .unwrap_or(link_name);
-    name.rfind(LOCAL_MARKER).map_or(name, |at| &name[..at])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::static_names::display_name;
     use uruk_codegen::{Kind, Placement, SymbolInfo};
 
     fn symbol(name: &str, kind: Kind, linkage: Linkage) -> SymbolInfo {

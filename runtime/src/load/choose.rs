@@ -6,9 +6,10 @@ use std::collections::hash_map::Entry;
 
 use uruk_codegen::{Kind, Linkage, ModuleSummary, SymbolId};
 
+use crate::code::names::Definition;
 use crate::error::Error;
-use crate::load::bind::{Input, ObjectSymbol};
-use crate::load::names::Definition;
+use crate::load::input::Input;
+use crate::load::input::ObjectSymbol;
 use crate::load::weak::Surroundings;
 
 /// The place of a name's winning definition.

@@ -24,10 +24,12 @@ use uruk_link::{
 };
 use uruk_session::Dylib;
 
-use crate::core::Core;
 use crate::load::edges::define_headers;
 use crate::load::image::Image;
+use crate::load::loader::Loader;
 use crate::load::own;
+use crate::load::started::Content;
+use crate::load::started::Copied;
 
 /// The name of the object with the copies, for errors.
 const OBJECT: &str = "definitions of the linker";
@@ -41,27 +43,6 @@ const ENTRY_SIZE: usize = 16;
 
 /// The end of the range of 32-bit addresses.
 const LOW: u64 = 1 << 31;
-
-/// A definition that libraries must use instead of their own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Copied {
-    /// The name in the program's objects.
-    pub(crate) name: CString,
-    pub(crate) content: Content,
-}
-
-/// Its kind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Content {
-    /// A variable, with its place and size in the library, and all names it has there.
-    Variable {
-        from: u64,
-        size: u64,
-        aliases: Vec<CString>,
-    },
-    /// A function, whose address is that of an entry of the program.
-    Function,
-}
 
 /// An entry of the program that leads to a function of a library.
 struct Entry {
@@ -83,7 +64,7 @@ pub(crate) struct Copies {
 /// Definitions of copies, ready for the linker.
 pub(crate) struct Defined<'c>(Variables<'c>, Vec<Assembly<'c>>);
 
-impl Core {
+impl Loader {
     /// The copies for symbols that the program's objects can reach only in their own image, and the
     /// definitions that a linker provides for an image of `objects`.
     pub(crate) fn copies(&self, dylib: &Dylib, image: &Image, objects: &[Object<'_>]) -> Copies {

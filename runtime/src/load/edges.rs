@@ -22,10 +22,10 @@ use uruk_heap::Pool;
 use uruk_link::{Access, Content, LinkError, Object, Placed, Variables, undefined_names};
 use uruk_session::Dylib;
 
-use crate::core::Core;
-use crate::guest::dl::loader_debug;
+use crate::code::names::{Definition, Name};
+use crate::host::loaded::loader_debug;
 use crate::load::image::Image;
-use crate::load::names::{Definition, Name};
+use crate::load::loader::Loader;
 
 /// The ends of an image.
 #[derive(Debug, Clone, Copy)]
@@ -77,7 +77,7 @@ impl Edges {
     }
 }
 
-impl Core {
+impl Loader {
     /// The ends of an image that was placed.
     pub(crate) fn edges(&self, placed: &Placed<'_>) -> Edges {
         let own = placed.edges();

@@ -6,26 +6,22 @@
 //! program, that of the session, a removal, [`Jit::deinitialize`](crate::Jit::deinitialize). So
 //! each runs once.
 
+pub(crate) mod run;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
-use uruk_base::locks::MutexGuard;
 use uruk_base::{EntryAddress, FunctionId};
 use uruk_codegen::Structor;
 use uruk_link::{DEFAULT_PRIORITY, Init};
-use uruk_session::{Dylib, SessionError};
+use uruk_session::Dylib;
 
-use crate::calls::guard;
-use crate::calls::passes::Limits;
-use crate::core::Core;
-use crate::error::Error;
-use crate::fork::gate;
-use crate::fork::panics::caught;
+use crate::code::life::Life;
 use crate::load::image::Image;
-use crate::load::start::Started;
-use crate::removal::life::Life;
+use crate::load::loader::Loader;
+use crate::load::started::Started;
 
 /// A function to call at start or exit.
 #[derive(Debug, Clone)]
@@ -55,7 +51,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    fn address(&self, core: &Core) -> Option<u64> {
+    fn address(&self, core: &Loader) -> Option<u64> {
         match self {
             Target::Address(address) => Some(*address),
             Target::Name(dylib, name) => core.address_of(dylib, name),
@@ -91,7 +87,7 @@ pub(crate) struct Hooks {
 
 impl Hooks {
     /// Collects the hooks of an image.
-    pub(crate) fn of(core: &Core, image: &Image, started: &Started) -> Hooks {
+    pub(crate) fn of(core: &Loader, image: &Image, started: &Started) -> Hooks {
         // Compilers emit the list of a module's constructors behind its variables, some of which
         // may lie in the sections of the arrays.
         let hook = |init: &Init| Hook {
@@ -143,7 +139,7 @@ impl Hooks {
     /// # Safety
     /// 1. The image's code may run, on this thread.
     /// 2. Its data is not in use yet.
-    pub(crate) unsafe fn resolve_ifuncs(&self, core: &Core) {
+    pub(crate) unsafe fn resolve_ifuncs(&self, core: &Loader) {
         for &(id, resolver) in &self.ifuncs {
             // SAFETY: duty 1.
             let chosen = unsafe { uruk_stubs::call_ptr(resolver) };
@@ -172,52 +168,6 @@ impl Hooks {
         for &(_, address) in &self.constructors {
             // SAFETY: by the caller's promise.
             unsafe { uruk_stubs::call_init(address, argc, argv, envp) };
-        }
-    }
-}
-
-/// Calls a constructor without arguments. A C++ exception that leaves it ends the process by
-/// `std::terminate`, as in a native program.
-///
-/// # Safety
-/// The address is that of a constructor, whose code may run on this thread.
-///
-/// # Errors
-/// An error or panic of a function of the host, or a trap.
-pub(crate) unsafe fn construct(address: u64) -> Result<(), Error> {
-    let empty = [std::ptr::null()];
-    caught(|| {
-        // SAFETY: by the caller's promise.
-        let call =
-            || unsafe { uruk_stubs::call_structor(address, 0, empty.as_ptr(), empty.as_ptr()) };
-        let ended = guard::run(Limits::default(), call);
-        ended.map_err(|trap| Error::Trap(Box::new(trap)))
-    })
-}
-
-impl Core {
-    /// Calls a destructor. In a program it is called natively; elsewhere its failure is reported,
-    /// as no caller waits for it, and the remaining destructors still run.
-    ///
-    /// # Safety
-    /// The address is that of a destructor, whose code may run on this thread.
-    pub(crate) unsafe fn destroy(&self, address: u64) {
-        if self.is_program() {
-            // SAFETY: by the caller's promise.
-            return unsafe { uruk_stubs::call_void(address) };
-        }
-        // SAFETY: by the caller's promise; a destructor takes no arguments, and ignores those it
-        // gets.
-        if let Err(cause) = unsafe { construct(address) } {
-            let name = {
-                let _pass = gate::enter();
-                self.name_at(address)
-            };
-            let name = name.as_deref().unwrap_or("?");
-            let context = format!("the destructor {name}");
-            self.names
-                .session()
-                .report(&SessionError::unit(&context, cause));
         }
     }
 }
@@ -309,175 +259,5 @@ impl Destructors {
     /// Removes those of an image.
     pub(crate) fn forget(&mut self, image: u64) {
         self.left.retain(|place, _| place.image != image);
-    }
-}
-
-impl Core {
-    /// The locked table, under a pass.
-    pub(crate) fn destructors(&self) -> MutexGuard<'_, Destructors> {
-        self.destructors.lock()
-    }
-
-    /// Adds destructors of an image, with their priorities and in running order, after its
-    /// constructors have run. Those of an image that was removed meanwhile are not called any more.
-    pub(crate) fn note_destructors(&self, image: u64, life: &Arc<Life>, of: &[(u32, u64)]) {
-        let _pass = gate::enter();
-        let initialization = self.destructors().begin();
-        self.note_destructors_of(initialization, image, life, of);
-    }
-
-    /// Like [`Core::note_destructors`], for one of several images that are initialized together.
-    /// Under a pass.
-    fn note_destructors_of(
-        &self,
-        initialization: u64,
-        image: u64,
-        life: &Arc<Life>,
-        of: &[(u32, u64)],
-    ) {
-        let life = life.root();
-        let mut destructors = self.destructors();
-        if life.is_closed() {
-            return;
-        }
-        let number = life.number();
-        let all = of.iter().enumerate().map(|(index, &(priority, address))| {
-            let place = Place {
-                initialization,
-                priority,
-                image,
-                index: Reverse(index),
-            };
-            (place, (number, address))
-        });
-        destructors.left.extend(all);
-    }
-
-    /// The locked hooks of images, under a pass.
-    pub(crate) fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        self.schedule.lock()
-    }
-
-    /// Runs the due constructors of the images selected by `wanted`, by the numbers of their lives.
-    /// The order is by priority over all of them; of equal ones, those of the image that was added
-    /// first.
-    ///
-    /// # Safety
-    /// Their code may run, on this thread.
-    ///
-    /// # Errors
-    /// The error of the first constructor that fails: its image is not initialized, the others stay
-    /// due with their remaining constructors.
-    pub(crate) unsafe fn run_due(&self, wanted: &dyn Fn(u64) -> bool) -> Result<(), Error> {
-        // They are taken out before one runs, which may call this function, or add others.
-        loop {
-            let together = {
-                let _pass = gate::enter();
-                let images = self.schedule().take(wanted);
-                Together {
-                    core: self,
-                    initialization: self.destructors().begin(),
-                    images: images.into_iter().map(Some).collect(),
-                }
-            };
-            if together.images.is_empty() {
-                return Ok(());
-            }
-            // SAFETY: by the caller's promise.
-            unsafe { together.run()? };
-        }
-    }
-
-    /// Takes out the next destructor of the images selected by `wanted`, see [`Destructors::next`].
-    pub(crate) fn next_destructor(&self, wanted: impl Fn(u64, u64) -> bool) -> Option<u64> {
-        let _pass = gate::enter();
-        self.destructors().next(wanted)
-    }
-
-    /// Whether destructors are left of images with a selected life. Under a pass.
-    pub(crate) fn has_destructors(&self, wanted: impl Fn(u64) -> bool) -> bool {
-        self.destructors().are_left(wanted)
-    }
-}
-
-/// Images that are initialized together. On drop the remaining ones become due again.
-struct Together<'c> {
-    core: &'c Core,
-    initialization: u64,
-    /// Without those that are done.
-    images: Vec<Option<Hooks>>,
-}
-
-impl Together<'_> {
-    /// Calls the resolvers, then the constructors in order.
-    ///
-    /// # Safety
-    /// As [`Core::run_due`].
-    unsafe fn run(mut self) -> Result<(), Error> {
-        for hooks in self.images.iter_mut().flatten().filter(|it| !it.resolved) {
-            // SAFETY: by the caller's promise; the image is not initialized.
-            unsafe { hooks.resolve_ifuncs(self.core) };
-            hooks.resolved = true;
-        }
-        let mut order = Vec::new();
-        for (at, hooks) in self.images.iter().enumerate() {
-            // Images are in the order in which they were added.
-            let due = hooks
-                .iter()
-                .flat_map(|it| it.constructors.iter().skip(it.ran));
-            order.extend(due.map(|&(turn, address)| (turn, at, address)));
-        }
-        order.sort_by_key(|&(turn, at, _)| (turn, at));
-        for at in 0..self.images.len() {
-            self.settle(at);
-        }
-        for (_, at, address) in order {
-            let Some(hooks) = &mut self.images[at] else {
-                continue;
-            };
-            hooks.ran += 1;
-            let removed = {
-                let _pass = gate::enter();
-                hooks.life.root().is_closed()
-            };
-            if removed {
-                self.images[at] = None;
-                continue;
-            }
-            // SAFETY: by the caller's promise.
-            let done = unsafe { construct(address) };
-            done.inspect_err(|_| self.images[at] = None)?;
-            self.settle(at);
-        }
-        Ok(())
-    }
-
-    /// Marks an image as done whose constructors have all run.
-    fn settle(&mut self, at: usize) {
-        let done = |hooks: &mut Hooks| hooks.ran == hooks.constructors.len();
-        let Some(mut hooks) = self.images[at].take_if(done) else {
-            return;
-        };
-        let _pass = gate::enter();
-        let Hooks { image, life, .. } = &hooks;
-        self.core
-            .note_destructors_of(self.initialization, *image, life, &hooks.destructors);
-        if hooks.is_some() && !hooks.life.root().is_closed() {
-            (hooks.resolved, hooks.ran) = (false, 0);
-            self.core.schedule().done.insert(hooks.image, hooks);
-        }
-    }
-}
-
-impl Drop for Together<'_> {
-    fn drop(&mut self) {
-        let mut left = self.images.drain(..).flatten().peekable();
-        if left.peek().is_none() {
-            return;
-        }
-        let _pass = gate::enter();
-        let mut schedule = self.core.schedule();
-        left.filter(|hooks| !hooks.life.root().is_closed())
-            .for_each(|hooks| schedule.add(hooks));
     }
 }

@@ -10,7 +10,7 @@
 //!   wherever a body is compiled, also in other modules, even if another file defines the same
 //!   name.
 //! - Names in the assembly text of a function have no declaration. They are looked up among the
-//!   module's labels first, when the function is linked ([`Core::find_for`]). They are unknown
+//!   module's labels first, when the function is linked ([`CodeDirectory::find_for`]). They are unknown
 //!   elsewhere: a body with such text is not inlined into other modules (`Reader::parcel`), nor one
 //!   with any into a module with labels (`version::offers`).
 //!
@@ -24,16 +24,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use uruk_codegen::{Access, Import, ModulePlan, SymbolId};
-use uruk_link::{Kind as LinkKind, Need, Placed, Resolved};
-use uruk_session::Dylib;
+use uruk_link::{Kind as LinkKind, Placed};
 
-use crate::core::{Core, Module};
+use crate::code::module::Module;
+use crate::code::names::Labels;
+use crate::code::names::{Definition, Name};
 use crate::load::bind::local_link_name;
-use crate::load::names::{Definition, Name};
 use crate::load::own;
-
-/// Definitions of labels, by their names in the assembly.
-pub(crate) type Labels = HashMap<Box<str>, Definition>;
 
 /// A module with assembly whose data is about to be linked.
 pub(crate) struct Assembled {
@@ -169,40 +166,4 @@ pub(crate) fn inherited(modules: &[Arc<Module>]) -> OnceLock<Labels> {
     // It has no assembly of its own. Without labels it may be offered bodies that have some.
     let some = Some(sure).filter(|all| !all.is_empty());
     some.map_or_else(OnceLock::new, OnceLock::from)
-}
-
-/// The version of a name that code generation added, if assembly of the module gives one. Declared
-/// names have theirs in the plan.
-fn versioned<'n>(module: &'n Module, name: &'n str) -> &'n str {
-    let summary = module.readers.summary();
-    let Some((_, version)) = summary.versions.iter().find(|(of, _)| **of == *name) else {
-        return name;
-    };
-    let is_ours = |info: &uruk_codegen::SymbolInfo| *info.name == *name;
-    match summary.symbols.iter().any(is_ours) {
-        true => name,
-        false => version,
-    }
-}
-
-impl Core {
-    /// The definition of `name` for a function of `module`; if it is no label of the module, it is
-    /// looked up in `dylib`.
-    pub(crate) fn find_for(
-        &self,
-        module: &Module,
-        dylib: &Dylib,
-        name: &str,
-        need: Need,
-    ) -> Option<Resolved> {
-        match module.labels.get().and_then(|labels| labels.get(name)) {
-            Some(&Definition::Address(address)) => Some(Resolved::at(address)),
-            Some(&Definition::Tls { module, offset }) => {
-                Some(Resolved::thread_local(module, offset))
-            }
-            _ => self
-                .label_space(std::iter::once(module), name)
-                .or_else(|| self.resolve(dylib, versioned(module, name), need)),
-        }
-    }
 }

@@ -8,8 +8,9 @@ use uruk_link::Need;
 use uruk_session::{Dylib, Lookup, Symbol};
 
 use super::image::Image;
-use crate::core::{Core, Module};
+use crate::code::module::Module;
 use crate::error::{Error, Missing};
+use crate::load::loader::Loader;
 
 /// Functions and variables of libraries that programs are known to replace.
 const INTERPOSERS: [&str; 12] = [
@@ -27,7 +28,7 @@ const INTERPOSERS: [&str; 12] = [
     "_ZdaPv",
 ];
 
-impl Core {
+impl Loader {
     /// Warns of definitions that would replace those of libraries in a natively linked program, and
     /// do not in this one, except names that libraries `see`. The process's libraries keep calling
     /// their own.

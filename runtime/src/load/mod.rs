@@ -1,25 +1,40 @@
 //! From files to an image: read, bind, give every function its stub, check that no symbol is
-//! missing. Nothing is compiled here.
+//! missing, link its data. Nothing is compiled here.
+//!
+//! | file | does |
+//! |---|---|
+//! | [`loader`] | the state: inputs that wait, constructors and destructors |
+//! | [`start`], [`started`] | all steps of an `add`, and their result |
+//! | [`source`], [`archive`], [`settled`], [`read`](self::read), [`untrusted`] | inputs, members of archives, symbol tables, inputs that a child reads first |
+//! | [`bind`], [`input`], [`choose`], [`weak`], [`apart`], [`labels`], [`own`], [`edges`] | which definition of a name counts, and where it lies |
+//! | [`image`], [`variables`](self::variables), [`placed`], [`copies`], [`objects`], [`holding`], [`bonds`] | one link of an image's data and objects, its memory and its names |
+//! | [`hooks`] | constructors and destructors |
+//! | [`missing`](self::missing), [`waiting`] | names without definition, inputs that wait for one |
+//! | [`profile`](self::profile) | the runtime of clang's profiles |
 
 pub(crate) mod apart;
 pub(crate) mod archive;
 pub(crate) mod bind;
+pub(crate) mod bonds;
 pub(crate) mod choose;
 pub(crate) mod copies;
 pub(crate) mod edges;
+pub(crate) mod holding;
 pub(crate) mod hooks;
 pub(crate) mod image;
+pub(crate) mod input;
 pub(crate) mod labels;
+pub(crate) mod loader;
 mod missing;
-pub(crate) mod names;
 pub(crate) mod objects;
 pub(crate) mod own;
 pub(crate) mod placed;
 mod profile;
-pub(crate) mod room;
-mod source;
-pub(crate) mod spaces;
+mod read;
+pub(crate) mod settled;
+pub(crate) mod source;
 pub(crate) mod start;
+pub(crate) mod started;
 pub(crate) mod untrusted;
 mod variables;
 pub(crate) mod waiting;
@@ -31,24 +46,29 @@ use std::time::Instant;
 
 use tracing::info;
 use uruk_base::{FunctionId, Part};
-use uruk_codegen::{Kind, Linkage, ModuleSummary, Placement, Structor, SymbolId};
+use uruk_codegen::{Kind, Linkage, Placement, Structor, SymbolId};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Dylib, Tracker};
 
 use self::archive::Archives;
-use self::bind::{Input, ObjectSymbol};
-pub(crate) use self::source::Source;
-use crate::core::{Core, Function, Module, static_name};
+use crate::code::body::Function;
+use crate::code::bonds::Remaining;
+use crate::code::counters::Counters;
+use crate::code::life::Life;
+use crate::code::module::Module;
+use crate::code::names::{Definition, Name};
+use crate::code::static_names::static_name;
 use crate::error::Error;
 use crate::load::hooks::{Hook, Target, priority_of};
 use crate::load::image::Image;
-use crate::load::names::{Definition, Name};
-use crate::removal::bonds::Remaining;
-use crate::removal::life::Life;
-use crate::told::stats::Counters;
+use crate::load::input::Input;
+use crate::load::input::ObjectSymbol;
+use crate::load::input::function_base;
+use crate::load::loader::Loader;
+use crate::load::source::Source;
 use uruk_base::Mode;
 
-impl Core {
+impl Loader {
     /// Binds `sources` to one image. Functions that will be compiled one by one are
     /// defined here; the others once they are linked.
     pub(crate) fn load(
@@ -100,8 +120,7 @@ impl Core {
         }
         let image = self.bind(tracker, image, &object_symbols, mode)?;
         if mode == Mode::Lazy {
-            self.speculation
-                .read(image.modules.iter().map(|(_, module)| module));
+            self.engines().read_ahead(&image.modules);
         }
         Counters::add_time(&self.counters.load_ns, start);
         info!(
@@ -124,8 +143,8 @@ impl Core {
         object_symbols: &mut Vec<(usize, Vec<ObjectSymbol>)>,
     ) -> Result<(), Error> {
         let mut module = match source {
-            Source::Bitcode(bitcode) => Module::new(bitcode, self, dylib)?,
-            Source::Text { file, text } => Module::of_text(&file, &text, self, dylib)?,
+            Source::Bitcode(bitcode) => self.read_module(bitcode, dylib)?,
+            Source::Text { file, text } => self.read_text(&file, &text, dylib)?,
             Source::Object { file: name, bytes } => {
                 object_symbols.push((file, object_definitions(&name, &bytes)?));
                 image.objects.push((name, bytes));
@@ -168,7 +187,7 @@ impl Core {
             self.plan_own(dylib, module.readers.summary(), &mut plan, number);
             module.set_plan(Arc::new(plan));
         }
-        self.replacing.register(tracker, &image.modules)?;
+        self.bound.register(tracker, &image.modules)?;
         let remaining = image.remaining.clone();
         for (_, module) in &image.modules {
             let count = self.define_functions(tracker, remaining.as_deref(), module, mode)?;
@@ -288,7 +307,7 @@ impl Core {
             });
         }
         let functions = names.iter().filter_map(Name::function).collect();
-        tracker.attach(self.removal_of(&module.life, functions))?;
+        tracker.attach(self.engines().removal_of(&module.life, functions))?;
         self.define_names(tracker, remaining, names)?;
         Ok(count)
     }
@@ -350,7 +369,7 @@ impl Core {
                 _ => {}
             }
         }
-        tracker.attach(self.removal_of(&module.life, own))?;
+        tracker.attach(self.engines().removal_of(&module.life, own))?;
         self.define_names(tracker, remaining, names)?;
         Ok(())
     }
@@ -373,21 +392,6 @@ fn hooks_of(file: usize, module: &Module, list: &[Structor], lost: &[bool]) -> V
         })
     })
     .collect()
-}
-
-/// The function that a symbol refers to, through aliases.
-pub(crate) fn function_base(summary: &ModuleSummary, mut symbol: SymbolId) -> Option<SymbolId> {
-    for _ in 0..64 {
-        match summary.symbols[symbol.index()].kind {
-            Kind::Function | Kind::Ifunc { .. } => return Some(symbol),
-            Kind::Alias {
-                base: Some(base),
-                exact: true,
-            } => symbol = base,
-            _ => return None,
-        }
-    }
-    None
 }
 
 fn object_definitions(file: &str, bytes: &[u8]) -> Result<Vec<ObjectSymbol>, Error> {

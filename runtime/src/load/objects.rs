@@ -1,248 +1,24 @@
-//! Functions of object files: each global one has a stub, like a compiled one, so that it can be
-//! replaced.
-//!
-//! The functions of an object share one piece of memory, which no version owns alone: each version
-//! [holds](Holding) it. References between its own global functions go through stubs (`uruk_link`'s
-//! `preempt`). Local functions are called directly, and run old code as long as their callers do.
-//!
-//! | addresses that an object gives away | its memory stays until |
-//! |---|---|
-//! | names of variables, thread-locals, constructors, addresses of its own | it is removed |
-//! | none of these, and it came to replace functions | no version of its functions is kept, and no thread is in it |
-//!
-//! Both locks here are taken under a pass of the gate, and no other lock is taken inside them.
-//!
-//! # Why
-//! Functions of object files have stubs, and calls by name inside an object go through them, so an
-//! object can be replaced as a whole. It can be replaced in parts only if its recorded command line
-//! shows that nothing was inlined (`replace::object`).
+//! Gives functions of object files stubs.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::CStr;
-use std::ops::Range;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_link::{Graph, Kind as LinkKind, Object, Place};
-use uruk_session::{Dylib, DylibId, Tracker};
+use uruk_session::Tracker;
 use uruk_tiering::{EntryAddress, Publication, Purpose, VersionError};
 
-use crate::core::{Body, Core, static_name};
+use crate::code::body::Body;
+use crate::code::names::{Definition, Name};
+use crate::code::object_file::Apart;
+use crate::code::object_file::ObjectBody;
+use crate::code::object_file::ObjectFile;
+use crate::code::objects::ObjectCode;
+use crate::code::objects::Stubbed;
+use crate::code::static_names::static_name;
 use crate::error::Error;
 use crate::load::image::Image;
-use crate::load::names::{Definition, Name};
-use crate::removal::Holding;
-
-/// An object file whose functions have stubs.
-pub(crate) struct ObjectFile {
-    pub(crate) name: String,
-    /// Whether its compiler recorded that its functions contain no parts of each other.
-    pub(crate) apart: Apart,
-    /// Names of functions that it calls without going through their stubs.
-    pub(crate) bypassed: Vec<Box<str>>,
-    /// Its functions. Set once.
-    pub(crate) functions: OnceLock<Vec<FunctionId>>,
-}
-
-/// Facts about the compile of an object (`-frecord-gcc-switches`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Apart {
-    /// None, or functions may have been inlined.
-    Unknown,
-    /// `-fPIC -fsemantic-interposition`: compilers inline nothing from global functions, except
-    /// from inline ones, which are in groups.
-    Ungrouped,
-    /// `-O0`.
-    All,
-}
-
-/// The definition behind a stub: a function of an object.
-#[derive(Clone)]
-pub(crate) struct ObjectBody {
-    pub(crate) file: Arc<ObjectFile>,
-    pub(crate) link_name: Arc<str>,
-    /// The display name, never freed.
-    pub(crate) name: &'static CStr,
-    /// Whether it is in a group: see [`Apart::Ungrouped`].
-    pub(crate) grouped: bool,
-}
-
-/// The code of a function of an object.
-#[derive(Clone)]
-pub(crate) struct ObjectCode {
-    pub(crate) file: Arc<ObjectFile>,
-    pub(crate) range: Range<u64>,
-    pub(crate) holding: Arc<Holding>,
-}
-
-/// A variable that an object defines.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Variable {
-    pub(crate) size: u64,
-    image: u64,
-}
-
-/// An image with objects: its variables, and those of others that it was linked against.
-struct User {
-    files: String,
-    addresses: Vec<u64>,
-    variables: Vec<(DylibId, Arc<str>)>,
-}
-
-/// Variables by dylib and name.
-type Variables = HashMap<(DylibId, Arc<str>), Variable>;
-
-/// Versions that are functions of objects, and those of each function, so that a removal examines
-/// no others.
-#[derive(Default)]
-struct Filed {
-    versions: HashMap<VersionId, (FunctionId, ObjectCode)>,
-    of: HashMap<FunctionId, Vec<VersionId>>,
-}
-
-impl Filed {
-    fn take(&mut self, version: VersionId) -> Option<ObjectCode> {
-        let (id, code) = self.versions.remove(&version)?;
-        if let Some(of) = self.of.get_mut(&id) {
-            of.retain(|other| *other != version);
-            if of.is_empty() {
-                self.of.remove(&id);
-            }
-        }
-        Some(code)
-    }
-}
-
-/// The session's records of object files.
-#[derive(Default)]
-pub(crate) struct Objects {
-    filed: Mutex<Filed>,
-    known: Mutex<Known>,
-}
-
-#[derive(Default)]
-struct Known {
-    variables: Variables,
-    /// Users by number of the image.
-    users: HashMap<u64, User>,
-}
-
-impl ObjectFile {
-    pub(crate) fn new(name: String, apart: Apart, bypassed: Vec<Box<str>>) -> ObjectFile {
-        ObjectFile {
-            name,
-            apart,
-            bypassed,
-            functions: OnceLock::new(),
-        }
-    }
-}
-
-impl Objects {
-    fn filed(&self) -> MutexGuard<'_, Filed> {
-        self.filed.lock()
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock()
-    }
-
-    /// Records a version before it can run.
-    pub(crate) fn file(&self, version: VersionId, id: FunctionId, code: ObjectCode) {
-        let mut filed = self.filed();
-        filed.versions.insert(version, (id, code));
-        filed.of.entry(id).or_default().push(version);
-    }
-
-    /// Takes a version out; dropping the value frees its code.
-    #[must_use]
-    pub(crate) fn take(&self, version: VersionId) -> Option<ObjectCode> {
-        self.filed().take(version)
-    }
-
-    /// Whether a version is that of an object's function.
-    pub(crate) fn has(&self, version: VersionId) -> bool {
-        self.filed().versions.contains_key(&version)
-    }
-
-    /// Takes all versions of a function out.
-    #[must_use]
-    pub(crate) fn take_all(&self, id: FunctionId) -> Vec<ObjectCode> {
-        let mut filed = self.filed();
-        let of_id = filed.of.remove(&id).unwrap_or_default().into_iter();
-        of_id.filter_map(|version| filed.take(version)).collect()
-    }
-
-    /// The code of functions that `wanted` selects.
-    pub(crate) fn code_of(
-        &self,
-        wanted: impl Fn(FunctionId) -> bool,
-    ) -> Vec<(FunctionId, ObjectCode)> {
-        let filed = self.filed();
-        let found = filed.versions.values().filter(|(id, _)| wanted(*id));
-        found.cloned().collect()
-    }
-
-    /// A variable that an object defines.
-    pub(crate) fn variable(&self, dylib: &Dylib, name: &str) -> Option<Variable> {
-        let key = (dylib.id(), Arc::from(name));
-        self.known().variables.get(&key).copied()
-    }
-
-    /// Notes the variables of an image, and those it was linked against.
-    pub(crate) fn add_image<'a>(
-        &self,
-        image: u64,
-        dylib: &Dylib,
-        variables: impl Iterator<Item = (&'a str, u64)>,
-        files: String,
-        addresses: Vec<u64>,
-    ) {
-        let mut known = self.known();
-        let mut own = Vec::new();
-        for (name, size) in variables {
-            let key: (DylibId, Arc<str>) = (dylib.id(), name.into());
-            let variable = Variable { size, image };
-            own.push(key.clone());
-            known.variables.entry(key).or_insert(variable);
-        }
-        if !addresses.is_empty() || !own.is_empty() {
-            let user = User {
-                files,
-                addresses,
-                variables: own,
-            };
-            known.users.insert(image, user);
-        }
-    }
-
-    /// Removes an image.
-    pub(crate) fn forget_image(&self, image: u64) {
-        let mut known = self.known();
-        let user = known.users.remove(&image);
-        for key in user.into_iter().flat_map(|user| user.variables) {
-            if known
-                .variables
-                .get(&key)
-                .is_some_and(|it| it.image == image)
-            {
-                known.variables.remove(&key);
-            }
-        }
-    }
-
-    /// Object files that were linked against the definition at `address`.
-    pub(crate) fn users(&self, address: u64) -> Vec<String> {
-        let known = self.known();
-        let users = known.users.values();
-        let users = users.filter(|user| user.addresses.contains(&address));
-        users.map(|user| user.files.clone()).collect()
-    }
-}
-
-/// Functions that got a stub, by name, and the files they are in.
-pub(crate) type Stubbed = HashMap<Box<str>, (FunctionId, Arc<ObjectFile>)>;
+use crate::load::loader::Loader;
 
 /// The facts about the object files of an image.
 pub(crate) fn object_files(files: &[Object<'_>]) -> Vec<(String, Apart)> {
@@ -276,7 +52,7 @@ pub(crate) fn is_function(place: &Place<'_>) -> bool {
     place.callable && place.definition.kind == LinkKind::Function && place.at.is_some()
 }
 
-impl Core {
+impl Loader {
     /// Gives the functions of an image's objects stubs and names, and redirects references to the
     /// stubs. The first `ours` objects are not the user's.
     pub(crate) fn stub_objects(
@@ -320,16 +96,15 @@ impl Core {
         if functions.is_empty() && yielding.is_empty() {
             return Ok(HashMap::new());
         }
-        tracker.attach(self.removal_of(&image.life, by_place.into_values().collect()))?;
+        let stubbed = by_place.into_values().collect();
+        tracker.attach(self.engines().removal_of(&image.life, stubbed))?;
         self.define_names(tracker, image.remaining.as_deref(), names)?;
         graph.preempt(|definition| {
             functions.contains_key(definition.name) || yielding.contains(&definition.name)
         });
         let bypassed: Vec<Box<str>> = graph.bypassed().into_iter().map(Box::from).collect();
-        let files = files.into_iter();
-        let files: Vec<Arc<ObjectFile>> = files
-            .map(|(name, apart)| Arc::new(ObjectFile::new(name, apart, bypassed.clone())))
-            .collect();
+        let file = |(name, apart)| Arc::new(ObjectFile::new(name, apart, bypassed.clone()));
+        let files: Vec<Arc<ObjectFile>> = files.into_iter().map(file).collect();
         let mut of_file: Vec<HashSet<FunctionId>> = vec![HashSet::new(); files.len()];
         let mut stubbed = HashMap::with_capacity(functions.len());
         for (name, (id, file, grouped)) in functions {
@@ -352,7 +127,7 @@ impl Core {
 
     /// Publishes the code of an object's function for the first time.
     pub(crate) fn publish_object(&self, id: FunctionId, code: ObjectCode) -> Result<(), Error> {
-        let version = self.tiers.versions.ids.next();
+        let version = self.versions.ids.next();
         let entry = code.range.start;
         self.objects.file(version, id, code);
         self.publish_first(id, version, entry).map(drop)
@@ -365,7 +140,7 @@ impl Core {
         version: VersionId,
         entry: u64,
     ) -> Result<Publication, Error> {
-        let versions = self.tiers.versions.of(id);
+        let versions = self.versions.of(id);
         let refused = |cause: VersionError| Error::Version {
             function: self.name_of(id),
             cause: cause.into(),
@@ -385,7 +160,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::{Apart, apart};
+    use super::apart;
+    use crate::code::object_file::Apart;
 
     #[test]
     fn recorded_options_tell_whether_functions_are_apart() {

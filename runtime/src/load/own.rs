@@ -13,23 +13,20 @@
 //! for its own image. Object files reference them by the names themselves. If a dylib defines one
 //! of these names itself, that definition is used, as by a linker.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use uruk_base::locks::Mutex;
 use uruk_codegen::{Linkage, ModulePlan, ModuleSummary};
 use uruk_heap::Pool;
 use uruk_link::Graph;
 use uruk_session::{Dylib, Tracker};
 
-use crate::core::Core;
+use crate::code::handles::Handle;
+use crate::code::names::{Definition, Name};
 use crate::error::Error;
-use crate::fork::gate;
-use crate::guest::exit;
+use crate::exits;
+use crate::load::holding::Parts;
 use crate::load::image::Image;
-use crate::load::names::{Definition, Name};
-use crate::removal::Parts;
-use crate::removal::life::{Gone, Life};
+use crate::load::loader::Loader;
 
 /// The names, in the order of [`Own`].
 const NAMES: [&str; 4] = ["__dso_handle", "atexit", "at_quick_exit", "pthread_atfork"];
@@ -43,49 +40,11 @@ const STRIDE: usize = 32;
 /// The addresses of an image's own definitions.
 pub(crate) struct Own([u64; NAMES.len()]);
 
-/// The registration of a handle, until its memory is freed.
-pub(crate) struct Handle {
-    address: u64,
-    life: Weak<Life>,
-}
-
-static HANDLES: Mutex<BTreeMap<u64, Weak<Life>>> = Mutex::new(BTreeMap::new());
-
-impl Handle {
-    fn new(address: u64, life: &Arc<Life>) -> Handle {
-        let mut handles = HANDLES.lock();
-        let weak = Arc::downgrade(life);
-        handles.insert(address, Weak::clone(&weak));
-        drop(handles);
-        life.note_handle(address);
-        Handle {
-            address,
-            life: weak,
-        }
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        let _pass = gate::enter();
-        let mut handles = HANDLES.lock();
-        handles.remove(&self.address);
-        drop(handles);
-        if let Some(life) = self.life.upgrade() {
-            life.forget_handle(self.address);
-        }
-    }
-}
-
-/// The image whose handle is at `address`; `None` if it is no handle of the runtime. Under a pass.
-pub(crate) fn image_of(address: u64) -> Option<Result<Arc<Life>, Gone>> {
-    let handles = HANDLES.lock();
-    let life = handles.get(&address)?;
-    Some(life.upgrade().ok_or(Gone))
-}
-
 fn link_name(name: &str, image: u64) -> String {
-    format!("{name}{}{image}{SUFFIX}", crate::load::bind::LOCAL_MARKER)
+    format!(
+        "{name}{}{image}{SUFFIX}",
+        crate::code::static_names::LOCAL_MARKER
+    )
 }
 
 /// Whether a link name refers to some image's own definition.
@@ -125,7 +84,7 @@ impl Own {
     }
 }
 
-impl Core {
+impl Loader {
     /// Makes a module of image `image` reference that image's own definitions, and names in the
     /// versions that its assembly gives.
     pub(crate) fn plan_own(
@@ -178,9 +137,9 @@ impl Core {
         let handle = word.address();
         word.write(0, &handle.to_le_bytes())?;
         let functions = [
-            ([0x48, 0xbe], exit::atexit_of as *const () as u64),
-            ([0x48, 0xbe], exit::at_quick_exit_of as *const () as u64),
-            ([0x48, 0xb9], exit::pthread_atfork_of as *const () as u64),
+            ([0x48, 0xbe], exits::atexit_of as *const () as u64),
+            ([0x48, 0xbe], exits::at_quick_exit_of as *const () as u64),
+            ([0x48, 0xb9], exits::pthread_atfork_of as *const () as u64),
         ];
         let size = functions.len() * STRIDE;
         let mut code = self.heap.allocate(Pool::Code, size, STRIDE)?;
@@ -225,7 +184,10 @@ mod tests {
     #[test]
     fn people_know_the_names_without_their_suffix() {
         for name in NAMES {
-            assert_eq!(crate::load::bind::display_name(&link_name(name, 7)), name);
+            assert_eq!(
+                crate::code::static_names::display_name(&link_name(name, 7)),
+                name
+            );
         }
     }
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use uruk_link::{Kind as LinkKind, LinkError, Linked, Placed, Placement};
 
+use crate::code::holding::ThreadLocals;
+use crate::code::names::{Definition, Name};
 use crate::error::Error;
 use crate::host::listed::Variables;
 use crate::load::image::{Bodies, Image, Yielded};
 use crate::load::labels::{Assembled, Labelled};
-use crate::load::names::{Definition, Name};
 use crate::load::own::Own;
 use crate::load::weak;
-use crate::removal::ThreadLocals;
 use crate::version::drafts::Drafts;
 
 /// An image that was placed.

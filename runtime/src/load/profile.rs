@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use uruk_link::Object;
 
 use crate::error::Error;
-use crate::load::Source;
 use crate::load::archive::Archives;
 use crate::load::image::Image;
+use crate::load::source::Source;
 
 /// The name that clang makes the linker look up (`-u`).
 const RUNTIME: &str = "__llvm_profile_runtime";

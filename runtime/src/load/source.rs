@@ -6,7 +6,6 @@ use std::sync::Arc;
 use uruk_codegen::Bitcode;
 
 use super::archive::{Archive, THIN};
-use super::image::Image;
 use crate::error::Error;
 
 /// One input, by kind. LLVM has not read it yet: it does so on a thread that it may stop.
@@ -118,13 +117,4 @@ fn text_of(bytes: &[u8]) -> String {
         text.extend(invalid.map(|byte| format!("\\{byte:02X}")));
     }
     text
-}
-
-/// The names of an image's files, for messages.
-pub(super) fn names_of_files(image: &Image) -> String {
-    let modules = image.modules.iter();
-    let modules = modules.map(|(_, module)| module.readers.bitcode().name());
-    let objects = image.objects.iter().map(|(name, _)| name.as_str());
-    let all: Vec<&str> = modules.chain(objects).collect();
-    all.join(", ")
 }

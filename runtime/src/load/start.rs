@@ -3,56 +3,23 @@
 use std::sync::Arc;
 
 use uruk_codegen::CodegenError;
-use uruk_link::{Init, Linked};
 use uruk_session::Tracker;
 
-use crate::core::Core;
+use crate::code::bonds::Remaining;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::sacrificial::{sacrificial, spared};
-use crate::load::Source;
-use crate::load::archive::mentioned;
-use crate::load::copies::Copied;
 use crate::load::image::Image;
-use crate::removal::bonds::Remaining;
-use crate::units::Settled;
+use crate::load::loader::Loader;
+use crate::load::settled::Settled;
+use crate::load::source::Source;
+use crate::load::started::Started;
+use std::collections::HashSet;
 use uruk_base::Mode;
+use uruk_codegen::Linkage;
+use uruk_link::{Graph, Object};
 
-/// The actions that remain for the caller that starts an image.
-#[derive(Default)]
-pub(crate) struct Started {
-    pub(crate) preinit: Vec<u64>,
-    /// In running order, as are destructors.
-    pub(crate) init: Vec<Init>,
-    pub(crate) fini: Vec<Init>,
-    /// By linked object: index of its file.
-    pub(crate) files: Vec<usize>,
-    /// Words to be filled with the result of a resolver.
-    pub(crate) ifuncs: Vec<(u64, u64)>,
-    /// Definitions of libraries that the program owns when it runs.
-    pub(crate) copied: Vec<Copied>,
-}
-
-impl Started {
-    pub(crate) fn of(linked: &Linked) -> Started {
-        let ifuncs = linked.ifuncs.iter();
-        Started {
-            preinit: linked.preinit.iter().map(|init| init.address).collect(),
-            init: linked.init.clone(),
-            fini: linked.fini.clone(),
-            files: Vec::new(),
-            ifuncs: ifuncs.map(|ifunc| (ifunc.word, ifunc.resolver)).collect(),
-            copied: Vec::new(),
-        }
-    }
-
-    /// The file that requests a constructor or destructor.
-    pub(crate) fn file(&self, init: &Init) -> usize {
-        self.files.get(init.object).copied().unwrap_or(usize::MAX)
-    }
-}
-
-impl Core {
+impl Loader {
     /// Binds `sources`, checks that no symbol is missing, and compiles and links their data, on a
     /// thread that LLVM may stop. Names that may remain when the image is removed are added to
     /// `remaining`. If data waits for names, nothing is left to start. The image's references are
@@ -90,7 +57,7 @@ impl Core {
         sacrificial("uruk-load", lost, work)
     }
 
-    /// Like [`Core::load_and_start`], on the calling thread, where LLVM is refused; `None` if it is
+    /// Like [`Loader::load_and_start`], on the calling thread, where LLVM is refused; `None` if it is
     /// needed. The caller must then remove definitions under `tracker`.
     pub(crate) fn load_spared(
         self: &Arc<Self>,
@@ -104,7 +71,7 @@ impl Core {
         spared(|| self.load_here(tracker, remaining, vec![source.clone()], Mode::Lazy, None))
     }
 
-    /// Like [`Core::load_and_start`], on the calling thread.
+    /// Like [`Loader::load_and_start`], on the calling thread.
     fn load_here(
         self: &Arc<Self>,
         tracker: &Tracker,
@@ -117,7 +84,7 @@ impl Core {
         if let Some(settled) = settled {
             settled.are(mentioned(&image)?);
         }
-        self.check_host_types(&image)?;
+        self.engines().check_modules(&image.modules)?;
         match self.check_missing(&image) {
             Err(Error::MissingSymbols { missing }) if self.waiting.is_allowed(&tracker.dylib()) => {
                 let number = image.number;
@@ -132,4 +99,23 @@ impl Core {
         let started = self.link_data(tracker, &image, mode)?;
         Ok((image, Some(started)))
     }
+}
+
+/// Names that files of an image reference.
+///
+/// # Errors
+/// An object file cannot be read.
+pub(crate) fn mentioned(image: &Image) -> Result<HashSet<String>, Error> {
+    let mut mentioned = HashSet::new();
+    for (_, module) in &image.modules {
+        let symbols = module.readers.summary().symbols.iter();
+        let declared = symbols
+            .filter(|info| matches!(info.linkage, Linkage::Declared | Linkage::DeclaredWeak));
+        mentioned.extend(declared.map(|info| info.name.clone()));
+    }
+    for (name, bytes) in &image.objects {
+        let graph = Graph::new(vec![Object::parse(name, bytes)?])?;
+        mentioned.extend(graph.undefined().map(|undefined| undefined.name.to_owned()));
+    }
+    Ok(mentioned)
 }

@@ -16,6 +16,8 @@
 //! The check does not cover the *behaviour* of the code when it runs. It also trusts the compiler
 //! for tiers 2 and 3, whose failures cost a thread (`uruk_codegen::fatal`).
 
+mod admit;
+
 use std::ffi::c_int;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -26,11 +28,10 @@ use std::time::{Duration, Instant};
 use uruk_codegen::{Bitcode, CodegenError, fatal};
 use uruk_files::OwnFile;
 
-use crate::core::Core;
 use crate::error::Error;
 use crate::error::input::Rejection;
 use crate::fork;
-use crate::load::Source;
+use crate::load::source::Source;
 
 /// Limits of the child that reads an untrusted input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,21 +51,6 @@ impl Default for InputLimits {
             time: Duration::from_secs(60),
             memory: 2 << 30,
         }
-    }
-}
-
-impl Core {
-    /// Makes a child read inputs within `limits`, if given; once, at the beginning.
-    pub(crate) fn distrust(&self, limits: Option<InputLimits>) {
-        if let Some(limits) = limits {
-            let _ = self.untrusted.set(limits);
-        }
-    }
-
-    /// Makes a child read `source`, if the session's inputs are untrusted. Without a pass.
-    pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
-        let limits = self.untrusted.get();
-        limits.map_or(Ok(()), |limits| limits.admit(source))
     }
 }
 

@@ -6,7 +6,7 @@ use tracing::debug;
 use uruk_codegen::laid::{Data, Form, Holds, Place};
 use uruk_link::{Access, Content, LinkError, Object, Variables, Width};
 
-use crate::core::Module;
+use crate::code::module::Module;
 
 /// An object for the link, with its name.
 pub(super) struct Part<'a> {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use uruk_base::{FunctionId, Tier};
 
-use crate::core::Core;
 use crate::error::Error;
 use crate::fork::gate;
+use crate::loops::state::Continuations;
 use crate::version::calls;
 
-impl Core {
+impl Continuations {
     /// Compiles continuations for the loops of a function's versions of tier 1, and offers them;
     /// returns their number.
     ///
@@ -19,10 +19,10 @@ impl Core {
         let mut wanted = Vec::new();
         {
             let _busy = gate::enter();
-            if self.continuations.forbidden().contains(&id.index()) {
+            if self.forbidden().contains(&id.index()) {
                 return Ok(0);
             }
-            let running = self.continuations.of(id).into_iter();
+            let running = self.of(id).into_iter();
             for loops in running.filter(|loops| !loops.is_closed()) {
                 for place in 0..loops.heads.len() {
                     wanted.extend(self.continuation(&loops, place)?);
@@ -40,7 +40,7 @@ impl Core {
 
     /// Forbids or allows continuations of a function's loops. Under a pass.
     pub(crate) fn forbid_osr(&self, id: FunctionId, forbidden: bool) {
-        let continuations = &self.continuations;
+        let continuations = self;
         match forbidden {
             true => continuations.forbidden().insert(id.index()),
             false => continuations.forbidden().remove(&id.index()),

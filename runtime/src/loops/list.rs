@@ -7,7 +7,7 @@
 //! sum of the counts == what it was, and nothing was going on  =>  nothing to do
 //! ```
 //!
-//! Versions leave the list when they are gone (`Core::remove_ended`), whatever the tiers: nothing
+//! Versions leave the list when they are gone (`Continuations::remove_ended`), whatever the tiers: nothing
 //! else reads all of them meanwhile.
 
 use std::sync::{Arc, Weak};
@@ -16,11 +16,11 @@ use uruk_base::FunctionId;
 use uruk_reclaim::IdMap;
 
 use super::watch::Watched;
-use super::words::{Loops, Passes};
+use crate::code::loops::{Loops, Passes};
 
 /// The list of loops; see the module.
 #[derive(Default)]
-pub(super) struct List {
+pub(crate) struct List {
     entries: Vec<Entry>,
     /// The loops of a function's versions, and of its continuations', by its index.
     of: IdMap<u32, Vec<Weak<Loops>>>,

@@ -7,14 +7,17 @@ use tracing::debug;
 use uruk_base::FunctionId;
 use uruk_codegen::{Compiled, Start};
 
-use super::Origin;
 use super::watch::Watched;
-use super::words::Loops;
-use crate::core::{Core, Function, static_name};
+use crate::code::body::Function;
+use crate::code::loops::Loops;
+use crate::code::loops::Origin;
+use crate::code::static_names::continued;
+use crate::code::static_names::static_name;
 use crate::error::Error;
+use crate::loops::state::Continuations;
 use crate::version::BodyOf;
 
-impl Core {
+impl Continuations {
     /// The words of the loops of a version that is being linked.
     ///
     /// # Errors
@@ -24,14 +27,21 @@ impl Core {
         of: &BodyOf,
         compiled: &Compiled,
     ) -> Result<Option<Arc<Loops>>, Error> {
-        self.continuations.refuse(of.id, &compiled.heads);
+        self.refuse(of.id, &compiled.heads);
         let heads = &compiled.heads.counted;
         if heads.is_empty() {
             return Ok(None);
         }
-        let all = &self.continuations;
-        let loops = Loops::new(&self.heap, of.id, &of.function, heads, all)?;
-        if let Some(passes) = self.tiers.leaves_after() {
+        let all = self;
+        let loops = Loops::new(
+            &self.heap,
+            of.id,
+            &of.function,
+            heads,
+            &all.ended,
+            &all.gone,
+        )?;
+        if let Some(passes) = self.choices.leaves_after() {
             for place in 0..heads.len() {
                 let continuation = self.continuation(&loops, place)?;
                 if let Some(continuation) = continuation {
@@ -41,7 +51,7 @@ impl Core {
             }
         }
         let watched = Watched::new(&loops, compiled, self.events.now());
-        self.continuations.watched().push(&loops, watched);
+        self.watched().push(&loops, watched);
         Ok(Some(loops))
     }
 
@@ -88,7 +98,7 @@ impl Core {
         start: Start,
     ) -> Result<FunctionId, Error> {
         let free = {
-            let free = &self.continuations.free;
+            let free = &self.free;
             free.lock().pop()
         };
         let id = match free.filter(|id| self.stubs.revive(*id)) {
@@ -116,7 +126,7 @@ impl Core {
 
     /// Removes a continuation that was never offered.
     pub(crate) fn drop_continuation(&self, id: FunctionId) {
-        let ended = &self.continuations.ended;
+        let ended = &self.ended;
         let mut ended = ended.lock();
         ended.continuations.push(id);
     }
@@ -135,30 +145,25 @@ impl Core {
         }
         // A thread that forbids continuations adds the function to the list first and takes offers
         // back then.
-        let forbidden = self.continuations.forbidden();
+        let forbidden = self.forbidden();
         if forbidden.contains(&loops.whose.index()) {
             return;
         }
         if loops.offer(origin.place, self.stubs.stub_address(id)) {
             debug!(function = self.name_of(id), "offered");
-            self.continuations.offered.fetch_add(1, Ordering::Relaxed);
+            self.offered.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    /// The loop that a continuation belongs to; `None` for other functions.
-    pub(crate) fn origin_of(&self, id: FunctionId) -> Option<Arc<Origin>> {
-        self.function(id).and_then(|function| function.origin)
     }
 
     /// Removes the continuations that can no longer be called, and drops the loops of freed
     /// versions.
     pub(crate) fn remove_ended(self: &Arc<Self>) {
         let ended = {
-            let ended = &self.continuations.ended;
+            let ended = &self.ended;
             std::mem::take(&mut *ended.lock())
         };
         if !ended.versions.is_empty() {
-            self.continuations.watched().forget_gone(&ended.versions);
+            self.watched().forget_gone(&ended.versions);
         }
         for id in ended.continuations {
             self.remove_continuation(id);
@@ -166,15 +171,8 @@ impl Core {
     }
 
     fn remove_continuation(self: &Arc<Self>, id: FunctionId) {
-        self.remove_function(id);
-        let mut free = self.continuations.free.lock();
+        self.engines().remove_function(id);
+        let mut free = self.free.lock();
         free.push(id);
     }
-}
-
-/// The function that a continuation of this name belongs to; `None` for other functions.
-pub(crate) fn continued(name: &str) -> Option<&str> {
-    let (whole, place) = name.rsplit_once("@loop")?;
-    let digits = !place.is_empty() && place.bytes().all(|it| it.is_ascii_digit());
-    digits.then_some(whole)
 }

@@ -32,9 +32,9 @@ use uruk_reclaim::IdMap;
 use uruk_tiering::offers::passed;
 use uruk_tiering::{Controller, Facts};
 
-use super::words::Loops;
-use crate::core::Core;
+use crate::code::loops::Loops;
 use crate::host::clock::nanos;
+use crate::loops::state::Continuations;
 
 /// A head that is passed less often is not worth the wait.
 const ROUND: Duration = Duration::from_millis(4);
@@ -256,9 +256,9 @@ impl Watched {
     }
 }
 
-impl Core {
+impl Continuations {
     fn is_above_baseline(&self, id: FunctionId) -> bool {
-        let published = self.tiers.versions.seen(id).published();
+        let published = self.versions.seen(id).published();
         published.is_some_and(|version| version.tier > Tier::Baseline)
     }
 
@@ -272,8 +272,8 @@ impl Core {
     ) {
         let now = self.events.now();
         let (mut wanted, mut whole) = (Vec::new(), Vec::new());
-        let forbidden = self.continuations.forbidden().clone();
-        self.continuations.watched().look(|watched| {
+        let forbidden = self.forbidden().clone();
+        self.watched().look(|watched| {
             let Some(loops) = watched.loops.upgrade() else {
                 return false;
             };
@@ -319,7 +319,7 @@ impl Core {
         for (loops, place, facts) in wanted {
             match self.continuation(&loops, place) {
                 // A continuation that was taken back still exists.
-                Ok(Some(id)) if self.tiers.versions.seen(id).published().is_some() => {
+                Ok(Some(id)) if self.versions.seen(id).published().is_some() => {
                     self.continuation_made(id, true);
                 }
                 Ok(Some(id)) => {

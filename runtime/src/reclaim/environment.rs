@@ -16,11 +16,11 @@ use uruk_reclaim::{
 use uruk_roots::{How, Why};
 use uruk_tiering::{EntryAddress, FunctionVersions};
 
-use crate::core::Core;
+use crate::code::blocks::{Shape, Table, View};
+use crate::code::records::Place;
 use crate::error::Error;
 use crate::fork::threads;
-use crate::version::blocks::{Shape, Table, View};
-use crate::version::records::Place;
+use crate::reclaim::Reclaim;
 
 /// Stands for stacks that no thread runs on: registered, or found in memory.
 const REGISTERED: ThreadId = ThreadId(0);
@@ -47,7 +47,7 @@ pub(crate) struct Hands {
 }
 
 impl Hands {
-    pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Core>) -> Work<'a> {
+    pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Reclaim>) -> Work<'a> {
         Work { hands: self, core }
     }
 
@@ -89,7 +89,7 @@ fn space(number: usize) -> Space {
 
 pub(crate) struct Work<'a> {
     hands: &'a mut Hands,
-    core: &'a Arc<Core>,
+    core: &'a Arc<Reclaim>,
 }
 
 /// How a block is copied: its number, size and alignment.
@@ -208,7 +208,7 @@ impl Environment for Work<'_> {
 
     fn affinity(&mut self) -> Affinity {
         Affinity {
-            heat: self.core.tiers.versions.heat(),
+            heat: self.core.versions.heat(),
             calls: self.core.tiers.sampling.neighbours(),
         }
     }
@@ -274,7 +274,7 @@ impl Environment for Work<'_> {
     fn swing_all(&mut self, copies: &[(Block, Block)]) -> Vec<Swing> {
         let (core, table) = (self.core, &mut self.hands.table);
         let function = |(old, _): &(Block, Block)| table.get(old.id)?.shape.function;
-        let versions = core.tiers.versions.of_all(copies.iter().map(function));
+        let versions = core.versions.of_all(copies.iter().map(function));
         let mut places = Vec::with_capacity(copies.len());
         let swing = |((old, new), versions): (&(Block, Block), Option<Arc<FunctionVersions>>)| {
             let (from, to) = (table.get(old.id)?, table.get(new.id)?);
@@ -286,8 +286,8 @@ impl Environment for Work<'_> {
             let store = |entry: EntryAddress| core.stubs.publish(function, entry);
             let moved = versions?.moved(version, before, after, store);
             // Else it may be a version that is kept for a rollback.
-            let replacing = &core.replacing;
-            if !moved && !replacing.moved(function, version, before, after) {
+            let engines = core.engines();
+            if !moved && !engines.moved(function, version, before, after) {
                 return None;
             }
             places.push(Place {
@@ -303,7 +303,7 @@ impl Environment for Work<'_> {
         let swings = copies.iter().zip(versions).map(swing);
         let swings = swings.map(|swing| swing.unwrap_or(Swing::Superseded));
         let swings = swings.collect();
-        core.tiers.versions.set_places(places);
+        core.versions.set_places(places);
         swings
     }
 

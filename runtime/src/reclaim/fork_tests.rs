@@ -8,11 +8,11 @@ use uruk_base::Tier;
 use uruk_heap::{Freed, HeapConfig};
 use uruk_reclaim::{Config, End, Kind, Nanos, Step};
 
-use super::Note;
 use crate::api::func::Func;
 use crate::api::jit::Jit;
-use crate::core::Core;
+use crate::code::notes::Note;
 use crate::fork::gate;
+use crate::session::Session;
 
 type Function = Func<extern "C" fn(u64) -> u64>;
 
@@ -32,7 +32,7 @@ fn session() -> (Jit, Vec<Function>) {
     let jit = Jit::builder().heap(heap).reclaim(reclaim).jobs(1).build();
     let jit = jit.expect("a session");
     // The test takes the steps.
-    jit.core().reclaim.started.store(true, Ordering::Relaxed);
+    jit.core().notes.started.store(true, Ordering::Relaxed);
     let text: String = (0..COUNT)
         .map(|i| {
             format!(
@@ -69,10 +69,10 @@ fn compile_all(jit: &Jit, tier: Tier) -> bool {
     (0..COUNT).all(|i| jit.compile_at(&format!("f{i}"), tier).is_ok())
 }
 
-fn request(core: &Core) {
+fn request(core: &Session) {
     let _pass = gate::enter();
     let request = |ticket| Note::Request(Kind::Evacuate, ticket);
-    core.reclaim.notes.inbox.request(request);
+    core.notes.inbox.request(request);
 }
 
 fn step(jit: &Jit) -> Step {

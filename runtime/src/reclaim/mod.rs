@@ -1,33 +1,30 @@
 //! Reclaim: the thread that steps `uruk_reclaim`'s engine, and the notes that it gets.
 //!
-//! A thread that publishes or removes code leaves a note ([`Notes`]) and goes on; one thread
+//! A thread that publishes or removes code leaves a note ([`Notes`](crate::code::notes::Notes)) and goes on; one thread
 //! applies the notes, scans, moves and frees (`environment`). It is started when the first code is
 //! retired, so a program whose functions never change has none.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
 //! | `Notes::inbox` | a note is put or taken | nothing |
-//! | `Reclaim::state` | a step of the engine, a reading of statistics | a function's versions, `Versions::records`, `Core::bodies`, the sampler |
+//! | `Reclaim::state` | a step of the engine, a reading of statistics | a function's versions, `Versions::records`, `CodeDirectory::bodies`, the sampler |
 //!
 //! All of it is locked under a pass of the gate (`fork::gate`), so that no fork happens
 //! meanwhile; between steps the pass is given back.
 
 mod environment;
-mod foreign;
 #[cfg(test)]
 mod fork_tests;
-mod library;
 mod notes;
 mod registered;
+mod scan;
 mod shared;
-mod stacks;
 mod stays;
-pub(crate) mod switches;
 
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -38,20 +35,17 @@ use uruk_heap::HeapError;
 use uruk_reclaim::{BlockId, Config, Engine, Kind, Nanos, Step};
 use uruk_roots::Roots;
 
-use crate::core::Core;
-use crate::fork::{gate, panics};
+use crate::code::blocks::View;
+use crate::code::notes::Note;
+use crate::fork::gate;
+use crate::fork::panics;
 use crate::host::clock::clock;
-use crate::version::blocks::{Piece, View};
-use crate::version::build::Built;
-use crate::version::records::Version;
+use crate::tuning::Tuning;
+use std::ops::Deref;
 
 use environment::Hands;
-pub use foreign::note_copied_text;
 use notes::apply;
-pub(crate) use notes::{Note, Notes};
 pub use registered::RegisteredStack;
-use stacks::StackSearch;
-pub(crate) use stacks::note_asked;
 use stays::Stays;
 
 /// How long notes gather, unless a thread waits for a cycle.
@@ -78,17 +72,32 @@ const RENEWED_AFTER: u64 = 64;
 
 /// State of the memory of a session's code.
 pub(crate) struct Reclaim {
-    pub(crate) notes: Arc<Notes>,
     state: Mutex<State>,
     /// Requests up to this one are done.
     answered: AtomicU64,
-    started: AtomicBool,
     /// Why no code is freed, if that is so.
     stays: Stays,
-    /// The search for the program's stacks.
-    pub(crate) stacks: StackSearch,
     /// Made when it is first needed: it occupies a signal.
     roots: OnceLock<Roots>,
+    /// The room below, and all that it is above.
+    pub(crate) tuning: Arc<Tuning>,
+    end: gate::End,
+}
+
+/// The room below.
+impl Deref for Reclaim {
+    type Target = Arc<Tuning>;
+
+    fn deref(&self) -> &Arc<Tuning> {
+        &self.tuning
+    }
+}
+
+/// Takes a pass: the fields take locks of the session when they are dropped.
+impl Drop for Reclaim {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
 }
 
 struct State {
@@ -99,20 +108,19 @@ struct State {
 }
 
 impl Reclaim {
-    pub(crate) fn new(config: &Config) -> Reclaim {
-        Reclaim {
-            notes: Arc::default(),
+    pub(crate) fn new(config: &Config, tuning: Arc<Tuning>) -> Arc<Reclaim> {
+        Arc::new(Reclaim {
             state: Mutex::new(State {
                 engine: Engine::new(config, 0),
                 hands: Hands::default(),
                 aging: VecDeque::new(),
             }),
             answered: AtomicU64::new(0),
-            started: AtomicBool::new(false),
             stays: Stays::default(),
-            stacks: StackSearch::new(config),
             roots: OnceLock::new(),
-        }
+            tuning,
+            end: gate::End::default(),
+        })
     }
 
     /// Whether a thread waits for a cycle.
@@ -134,7 +142,7 @@ impl Reclaim {
     pub(crate) fn after_fork_child(&self) {
         *self.notes.thread.lock() = None;
         self.notes.asleep.store(false, Ordering::Relaxed);
-        self.started.store(false, Ordering::Relaxed);
+        self.notes.started.store(false, Ordering::Relaxed);
         let mut state = self.state();
         state.hands.generation += 1;
         uruk_roots::note_fork();
@@ -149,61 +157,17 @@ impl Reclaim {
     }
 }
 
-impl Core {
-    /// Retires a version without further use: its unit is removed, its code retired.
-    pub(crate) fn retire(self: &Arc<Self>, version: Version) {
-        if let Some(unit) = version.unit {
-            self.remove_unit(unit);
-        }
-        self.reclaim.notes.retire(version.id);
-        self.start_reclaim();
-    }
-
-    /// Retires a version by its number, if it is still known.
-    pub(crate) fn retire_version(self: &Arc<Self>, id: FunctionId, version: VersionId) {
-        let found = self.tiers.versions.take(id, version);
-        let found = match found {
-            Some(found) if found.escapes => self.tiers.versions.keep(id, found),
-            found => found,
-        };
-        if let Some(found) = found {
-            self.retire(found);
-        }
-        if let Some(code) = self.objects.take(version) {
-            // The last one of an object retires its memory.
-            drop(code);
-            self.start_reclaim();
-        }
-    }
-
-    /// Retires code that was compiled and never filed.
-    pub(crate) fn discard(self: &Arc<Self>, id: FunctionId, built: Built) {
-        if let Some(unit) = built.unit {
-            self.remove_unit(unit);
-        }
-        let version = self.tiers.versions.ids.next();
-        let notes = &self.reclaim.notes;
-        notes.live(Piece {
-            function: Some(id),
-            version,
-            depends: Arc::default(),
-            fixed: None,
-            code: built.code,
-        });
-        notes.retire(version);
-        self.start_reclaim();
-    }
-
+impl Reclaim {
     /// Starts the thread, once it has work.
     pub(crate) fn start_reclaim(self: &Arc<Self>) {
-        let reclaim = &self.reclaim;
-        if !reclaim.notes.wanted.load(Ordering::Relaxed)
-            || reclaim.started.swap(true, Ordering::Relaxed)
+        let _reclaim = self;
+        if !self.notes.wanted.load(Ordering::Relaxed)
+            || self.notes.started.swap(true, Ordering::Relaxed)
         {
             return;
         }
         if let Err(cause) = self.spawn_reclaim() {
-            reclaim.started.store(false, Ordering::Relaxed);
+            self.notes.started.store(false, Ordering::Relaxed);
             warn!(%cause, "no thread to reclaim code with: it stays");
         }
     }
@@ -215,14 +179,14 @@ impl Core {
 
     /// Requests a cycle and waits until it is done, at most for `limit`; returns whether it is.
     pub(crate) fn reclaim_now(self: &Arc<Self>, kind: Kind, limit: Duration) -> bool {
-        let reclaim = &self.reclaim;
+        let reclaim = self;
         let ticket = {
             let _pass = gate::enter();
             let request = |ticket| Note::Request(kind, ticket);
-            let ticket = reclaim.notes.inbox.request(request);
-            reclaim.notes.wanted.store(true, Ordering::Relaxed);
+            let ticket = self.notes.inbox.request(request);
+            self.notes.wanted.store(true, Ordering::Relaxed);
             self.start_reclaim();
-            reclaim.notes.wake();
+            self.notes.wake();
             ticket
         };
         let start = Instant::now();
@@ -241,24 +205,14 @@ impl Core {
             cause,
             HeapError::OutOfSpace { .. } | HeapError::Limit { .. }
         );
-        let wanted = self.reclaim.notes.wanted.load(Ordering::Relaxed);
+        let wanted = self.notes.wanted.load(Ordering::Relaxed);
         full && wanted && self.reclaim_now(Kind::Evacuate, FOR_MORE)
-    }
-
-    /// Delays a thread that published a change without a waiting caller, if the reclaiming thread
-    /// falls behind.
-    pub(crate) fn pay_for_reclaim(&self) {
-        let reclaim = &self.reclaim;
-        let read = reclaim.started.load(Ordering::Relaxed) && !self.is_stopping();
-        if read {
-            reclaim.notes.pay();
-        }
     }
 
     /// Statistics of the memory of code.
     pub(crate) fn reclaim_stats(&self) -> uruk_reclaim::Stats {
         let now = self.reclaim_now_time();
-        let mut state = self.reclaim.state();
+        let mut state = self.state();
         self.read_notes(&mut state, now);
         state.engine.stats(now)
     }
@@ -269,10 +223,10 @@ impl Core {
 }
 
 /// The main function of the thread.
-fn run(core: &Arc<Core>) {
+fn run(core: &Arc<Reclaim>) {
     {
         let _pass = gate::enter();
-        let notes = &core.reclaim.notes;
+        let notes = &core.notes;
         let mut thread = notes.thread.lock();
         *thread = Some(std::thread::current());
     }
@@ -303,7 +257,7 @@ fn run(core: &Arc<Core>) {
             }
             Step::Idle { until } => {
                 sleep_until(core, until);
-                let waits = core.reclaim.is_waited_for();
+                let waits = core.is_waited_for();
                 if !waits && !core.is_stopping() {
                     std::thread::park_timeout(GATHER);
                 }
@@ -313,8 +267,8 @@ fn run(core: &Arc<Core>) {
 }
 
 /// Sleeps until `until`, or until there is a note, or the session ends.
-fn sleep_until(core: &Core, until: Option<Nanos>) {
-    let notes = &core.reclaim.notes;
+fn sleep_until(core: &Reclaim, until: Option<Nanos>) {
+    let notes = &core.notes;
     notes.asleep.store(true, Ordering::Relaxed);
     let nothing = {
         let _pass = gate::enter();
@@ -334,10 +288,10 @@ fn sleep_until(core: &Core, until: Option<Nanos>) {
     notes.asleep.store(false, Ordering::Relaxed);
 }
 
-impl Core {
-    /// Ends the thread, after [`Core::is_stopping`] became true.
+impl Reclaim {
+    /// Ends the thread, after [`Reclaim::is_stopping`] became true.
     pub(crate) fn stop_reclaim(&self) {
-        let notes = &self.reclaim.notes;
+        let notes = &self.notes;
         // Under the lock: a thread that goes to sleep has seen the end, or is seen asleep.
         let _ = notes.inbox.is_empty();
         notes.wake();
@@ -347,9 +301,9 @@ impl Core {
     fn step(self: &Arc<Self>) -> Step {
         let now = self.reclaim_now_time();
         let before = clock(libc::CLOCK_THREAD_CPUTIME_ID);
-        let mut state = self.reclaim.state();
+        let mut state = self.state();
         self.read_notes(&mut state, now);
-        if self.reclaim.keeps_all() {
+        if self.keeps_all() {
             drop(state);
             self.tell_of_staying();
             return Step::Idle { until: None };
@@ -374,14 +328,12 @@ impl Core {
         engine.charge(Nanos(spent.as_nanos() as u64));
         if let Step::Finished(summary) = &step {
             debug!(?summary, "a cycle of reclaim ended");
-            self.reclaim
-                .answered
-                .fetch_max(summary.answered, Ordering::Release);
+            self.answered.fetch_max(summary.answered, Ordering::Release);
             let failed = match &summary.end {
                 uruk_reclaim::End::NoProof(cause) => Some(cause.to_string()),
                 _ => None,
             };
-            self.reclaim.stays.cycle(failed);
+            self.stays.cycle(failed);
             drop(state);
             self.tell_of_staying();
         }
@@ -389,9 +341,9 @@ impl Core {
     }
 }
 
-impl Core {
+impl Reclaim {
     fn read_notes(&self, state: &mut State, now: Nanos) {
-        for note in self.reclaim.notes.take() {
+        for note in self.notes.take() {
             match note {
                 Note::Superseded(function, version) => {
                     let due = self.events.now() + KEPT;
@@ -405,7 +357,7 @@ impl Core {
     /// The bytes of a version and the address of its first; also of versions that were
     /// freed, while a run is recorded.
     pub(crate) fn code_of(&self, version: VersionId) -> Option<(u64, Vec<u8>)> {
-        let mut state = self.reclaim.state();
+        let mut state = self.state();
         self.read_notes(&mut state, self.reclaim_now_time());
         state.hands.code_of(version)
     }
@@ -416,7 +368,7 @@ impl Core {
         &self,
         mut each: impl FnMut(BlockId, Option<BlockId>, View<'_>) -> T,
     ) -> Vec<T> {
-        let mut state = self.reclaim.state();
+        let mut state = self.state();
         self.read_notes(&mut state, self.reclaim_now_time());
         let table = &state.hands.table;
         let all = table.iter().map(|(id, view)| {
@@ -432,7 +384,7 @@ impl Core {
         &self,
         wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
     ) -> Vec<(Range<u64>, FunctionId, BlockId)> {
-        let mut state = self.reclaim.state();
+        let mut state = self.state();
         self.read_notes(&mut state, self.reclaim_now_time());
         let code = state.hands.table.iter().filter_map(|(id, code)| {
             let function = code.shape.function?;
@@ -447,7 +399,7 @@ impl Core {
             // The comparison of the two versions gives one of them up.
             return;
         }
-        let versions = self.tiers.versions.seen(function);
+        let versions = self.versions.seen(function);
         if versions.published().is_none_or(|held| held.id != version) {
             return;
         }

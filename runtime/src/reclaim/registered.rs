@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use uruk_roots::{Roots, RootsError, StackId};
 
-use crate::core::Core;
 use crate::error::Error;
 use crate::fork::gate;
+use crate::reclaim::Reclaim;
 
 use super::PATIENCE;
 
 /// A stack that is scanned for return addresses while this lives; made by
 /// [`Jit::register_stack`](crate::Jit::register_stack).
 pub struct RegisteredStack {
-    core: Arc<Core>,
+    core: Arc<Reclaim>,
     id: Option<StackId>,
 }
 
 impl RegisteredStack {
     /// Registers a stack, under the safety requirements of `Jit::register_stack`.
-    pub(crate) fn new(core: &Arc<Core>, stack: Range<u64>) -> Result<Self, Error> {
+    pub(crate) fn new(core: &Arc<Reclaim>, stack: Range<u64>) -> Result<Self, Error> {
         let register = || core.roots()?.register_stack(stack);
         let id = register().map_err(Arc::new)?;
         Ok(RegisteredStack {
@@ -46,10 +46,10 @@ impl Drop for RegisteredStack {
     }
 }
 
-impl Core {
+impl Reclaim {
     /// The scanner of threads and registered stacks.
     pub(crate) fn roots(&self) -> Result<&Roots, RootsError> {
-        let held = &self.reclaim.roots;
+        let held = &self.roots;
         match held.get() {
             Some(roots) => Ok(roots),
             // Two at once share the handler; one of them is dropped.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::warn;
 use uruk_base::locks::Mutex;
 
-use crate::core::Core;
 use crate::events::Event;
+use crate::reclaim::Reclaim;
 
 /// Reasons, of one session.
 #[derive(Default)]
@@ -76,10 +76,10 @@ impl Stays {
     }
 }
 
-impl Core {
+impl Reclaim {
     /// Reports why code stays, each reason once.
     pub(super) fn tell_of_staying(&self) {
-        let Some(cause) = self.reclaim.stays.untold() else {
+        let Some(cause) = self.stays.untold() else {
             return;
         };
         warn!(%cause, "no code is freed");
@@ -89,12 +89,12 @@ impl Core {
 
     /// Ends the freeing of code.
     pub(crate) fn keep_code(&self, cause: &str) {
-        self.reclaim.stays.for_good(cause);
+        self.stays.for_good(cause);
     }
 
     /// Why no code is freed, if that is so.
     pub(crate) fn why_code_stays(&self) -> Option<String> {
-        self.reclaim.stays.cause()
+        self.stays.cause()
     }
 }
 

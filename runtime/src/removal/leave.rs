@@ -5,19 +5,20 @@ use std::sync::Arc;
 use tracing::debug;
 use uruk_base::FunctionId;
 
-use super::life::Life;
-use crate::core::{Body, Core};
+use crate::code::body::Body;
+use crate::code::life::Life;
+use crate::exits;
 use crate::fork::gate;
 use crate::fork::threads;
-use crate::guest::exit;
+use crate::session::Session;
 use crate::version::calls;
 
-impl Core {
+impl Session {
     /// Runs destructors of images and their handlers of the end of the process, and compiles the
     /// functions of held images. To be called before they are removed, without a lock; handlers run
     /// on the calling thread. Returns whether any image is held.
     pub(crate) fn leave(self: &Arc<Self>, images: &[Arc<Life>]) -> bool {
-        let held = exit::run_and_close(self, images);
+        let held = exits::run_and_close(self.loader(), images);
         if held.is_empty() {
             return false;
         }
@@ -42,7 +43,7 @@ impl Core {
         true
     }
 
-    /// Like [`Core::leave`], for all images, at the end of the session. Held images then keep the
+    /// Like [`Session::leave`], for all images, at the end of the session. Held images then keep the
     /// session's memory. A thread of the runtime, on which a listener dropped the last handle, runs
     /// no handlers: their first calls may wait for that very thread.
     pub(crate) fn leave_all(self: &Arc<Self>) {

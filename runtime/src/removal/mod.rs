@@ -3,19 +3,11 @@
 //! Every `add` puts its results under a tracker of the session: names, the stubs of functions,
 //! memory. Removing the tracker releases the stubs (calls then go to the failure handler), and
 //! retires all code. Data is freed after the last code that was linked against it: such code
-//! [holds](Holding) the image. Before any of that, the image's destructors and its handlers of the
+//! [holds](crate::code::holding::Holding) the image. Before any of that, the image's destructors and its handlers of the
 //! end of the process are called, and the parts that others may still call stay for as long
-//! ([`life`]).
+//! ([`life`](crate::code::life)).
 
-pub(crate) mod bonds;
-mod holding;
-pub(crate) mod known;
 mod leave;
-pub(crate) mod life;
-pub(crate) mod recycle;
-pub(crate) mod removed;
-pub(crate) mod suffix;
-pub(crate) mod tracked;
 mod undefined;
 
 use std::sync::Arc;
@@ -24,25 +16,27 @@ use uruk_base::FunctionId;
 use uruk_session::{Dylib, Resource, Tracker};
 use uruk_tiering::Next;
 
-use crate::core::{Body, Core, Function};
+use crate::code::body::Body;
+use crate::code::body::Function;
+use crate::code::life::Life;
+use crate::code::static_names::LOCAL_MARKER;
 use crate::error::Error;
 use crate::fork::gate;
-use crate::load::Source;
-use crate::load::bind::LOCAL_MARKER;
 use crate::load::hooks::Hooks;
-use crate::removal::life::Life;
+use crate::load::source::Source;
+use crate::session::Session;
 use uruk_base::Mode;
-
-pub(crate) use self::holding::{Holding, Owners, Parts, ThreadLocals, Uses};
 
 /// How often an input is bound anew because inputs that were added meanwhile had its names first.
 const ATTEMPTS: u32 = 100;
 
-/// Longest chain of resolvers that each choose another one's function. In a circle, no function has
-/// a body.
-const MOST_CHOICES: usize = 64;
+impl Session {
+    /// Drops a dylib that was removed.
+    pub(crate) fn forget_dylib(&self, dylib: &Dylib) {
+        self.removed.forget_dylib(dylib);
+        self.waiting.allow(dylib, false);
+    }
 
-impl Core {
     /// Adds an input under `tracker`: all of it, or nothing.
     pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
         let _pass = gate::enter();
@@ -142,53 +136,15 @@ impl Core {
         }));
     }
 
-    /// The life of the image with the body that calls of a function reach.
-    pub(crate) fn life_of(&self, mut id: FunctionId) -> Option<Arc<Life>> {
-        for _ in 0..MOST_CHOICES {
-            if let Some(Body::Module(function)) = self.body(id) {
-                return Some(Arc::clone(&function.module.life));
-            }
-            // A function of an object, or one that a resolver chose.
-            let at = self
-                .stubs
-                .entry(id)
-                .map(u64::from)
-                .filter(|&at| self.heap.contains(at))?;
-            match self.stubs.function_at(at) {
-                Some(chosen) => id = chosen,
-                None => {
-                    return match (self.owners.find(at), self.body(id)) {
-                        (Some(holding), _) => Some(Arc::clone(holding.life())),
-                        // A better version, which has its own memory.
-                        (None, Some(Body::Unit(unit))) => Some(unit.life),
-                        (None, _) => None,
-                    };
-                }
-            }
-        }
-        None
-    }
-
-    /// The life of the image with the definition at an address, if there is one.
-    pub(crate) fn life_at(&self, address: u64) -> Option<Arc<Life>> {
-        if !self.heap.contains(address) {
-            return None;
-        }
-        match self.stubs.function_at(address) {
-            Some(id) => self.life_of(id),
-            None => Some(Arc::clone(self.owners.find(address)?.life())),
-        }
-    }
-
     /// Removes a function: calls of it go to the failure handler, its code is retired.
     pub(crate) fn remove_function(self: &Arc<Self>, id: FunctionId) {
-        let versions = self.tiers.versions.of(id);
+        let versions = self.versions.of(id);
         // Compiles under way are late from here on. A thread that replaces the function finds its
         // slot closed.
         let settled = match versions.commit(Next::Unbound, |_| self.stubs.release(id)) {
             Ok(outcome) => {
                 if let Ok(done) = outcome {
-                    self.tiers.under_way.cancel(&done.dropped);
+                    self.under_way.cancel(&done.dropped);
                 }
                 true
             }
@@ -206,11 +162,11 @@ impl Core {
         // the one that comes after.
         let mut functions = self.functions.write();
         let body = functions.take(id.index());
-        let record = self.tiers.versions.lock().remove(&id.index());
+        let record = self.versions.lock().remove(&id.index());
         let built = record.map(|record| record.built.into_iter().chain(record.staying));
         self.tiers.forget(id);
         self.eviction.forget(id);
-        self.tiers.versions.fixed().remove(&id.index());
+        self.versions.fixed().remove(&id.index());
         for version in built.into_iter().flatten() {
             self.retire(version);
         }
@@ -252,19 +208,5 @@ impl Core {
     fn take_linked(&self, id: FunctionId) -> impl Sized {
         let mut linked = self.linked.lock();
         linked.remove(&id)
-    }
-}
-
-impl crate::tiers::TierState {
-    /// Drops the records of a function that was removed.
-    fn forget(&self, id: FunctionId) {
-        let mut control = self.control();
-        control.controller.removed(id);
-        control.watch(id, false, crate::tiers::counts::Count::default());
-        control.entries.remove(&id);
-        // The stub may become another function's.
-        self.counts.clear(id);
-        drop(control);
-        self.profiles.forget(id);
     }
 }

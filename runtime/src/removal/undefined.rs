@@ -1,96 +1,14 @@
-//! Functions of modules whose names were undefined ([`Dylib::undefine`](crate::Dylib::undefine)).
-//!
-//! Such a function stays as long as it may be called: by code or data that was linked against it,
-//! by an address that the host was given ([`Known`](super::known)), a handle, or a thread that
-//! found the name before. Else it is removed. The tracker of its image still lists it: each
-//! function has a *generation*, which grows when it is removed in this way, and the tracker removes
-//! only functions of the generation that it was given.
-//!
-//! | the function | its end |
-//! |---|---|
-//! | is linked against, or its address was given away | with its tracker |
-//! | has handles | when a name is undefined after the last was dropped |
-//! | was found by a thread in the library | when a name is undefined after all threads had left |
-//! | none of these | when the next name is undefined |
-//!
-//! # Why
-//! A host that defines, calls and undefines functions for months must not grow, and each
-//! replacement searches all modules. The next look waits until names were undefined as often as
-//! functions were left by the last look, so that the cost for each is the same beside any number of
-//! handles.
-//!
-//! A name that was never requested has no function here: such a function goes with its tracker.
+//! Removal of functions whose names were undefined.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, Symbol};
 
-use crate::core::{Core, Function};
-use crate::fork::gate;
+use crate::code::body::Function;
+use crate::session::Session;
 
-/// Functions whose names were undefined; see the module.
-#[derive(Default)]
-pub(crate) struct Undefined(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    /// Value of the idle count of the gate when the name was undefined.
-    waiting: HashMap<FunctionId, u64>,
-    /// Functions left by the last look, and calls since then.
-    left: usize,
-    calls: usize,
-    /// Generations of functions that were removed so; 0 for others.
-    generations: HashMap<FunctionId, u32>,
-}
-
-impl State {
-    fn generation(&self, id: FunctionId) -> u32 {
-        self.generations.get(&id).copied().unwrap_or(0)
-    }
-}
-
-/// A function on the list of a tracker.
-pub(super) struct Owned {
-    pub(super) id: FunctionId,
-    generation: u32,
-}
-
-impl Undefined {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
-    }
-
-    /// Functions as a tracker lists them. Under a pass, as all of these.
-    pub(super) fn owned(&self, functions: Vec<FunctionId>) -> Vec<Owned> {
-        let state = self.lock();
-        let generation = |id| state.generation(id);
-        let owned = functions.into_iter().map(|id| Owned {
-            id,
-            generation: generation(id),
-        });
-        owned.collect()
-    }
-
-    /// Notes that a function is removed without its tracker.
-    pub(crate) fn goes(&self, id: FunctionId) {
-        *self.lock().generations.entry(id).or_default() += 1;
-    }
-
-    /// Whether a tracker must remove a function that it lists, which it does then.
-    pub(super) fn claim(&self, own: &Owned) -> bool {
-        let mut state = self.lock();
-        let claimed = state.generation(own.id) == own.generation;
-        if claimed {
-            state.waiting.remove(&own.id);
-        }
-        claimed
-    }
-}
-
-impl Core {
+impl Session {
     /// Whether `symbol` of `dylib` is the name of a function, and no alias of it.
     pub(crate) fn is_named(&self, function: &Function, dylib: &Dylib, symbol: Symbol) -> bool {
         let plan = function.module.plan();
@@ -103,32 +21,14 @@ impl Core {
     /// Notes functions of modules whose names were undefined, and removes those that nothing can
     /// call any more. A program's own functions stay, and so do functions with native code.
     pub(crate) fn note_undefined(self: &Arc<Self>, functions: Vec<FunctionId>) {
-        if self.is_program() || self.tiers.is_over_native() {
+        if self.is_program() || self.choices.is_over_native() {
             return;
         }
-        let now = gate::idle();
-        let mut state = self.removed.undefined.lock();
-        let mut gone = Vec::new();
-        state.calls += 1;
-        if state.calls > state.left {
-            state.waiting.retain(|&id, &mut since| {
-                if self.names.known.is_known(id) {
-                    return false;
-                }
-                let stays = since >= now || self.removed.waiting.is_leased(id);
-                gone.extend((!stays).then_some(id));
-                stays
-            });
-            state.left = state.waiting.len();
-            state.calls = 0;
-        }
-        for id in &gone {
-            *state.generations.entry(*id).or_default() += 1;
-        }
-        state
-            .waiting
-            .extend(functions.into_iter().map(|id| (id, now)));
-        drop(state);
+        let leased = |id| self.removed.waiting.is_leased(id);
+        let gone = self
+            .removed
+            .undefined
+            .add(functions, &self.names.known, leased);
         for id in gone {
             self.remove_function(id);
         }

@@ -2,21 +2,21 @@
 //! signatures and variables their types, unless the embedder allows changes. Functions that were
 //! optimized together are replaced together.
 
-use std::sync::Arc;
-
 use uruk_base::FunctionId;
-use uruk_codegen::{Kind, Layout, Linkage, SymbolId};
+use uruk_codegen::{Kind, Linkage, SymbolId};
 use uruk_session::Dylib;
 
-use crate::core::{Core, Function, Module};
+use crate::code::body::Function;
+use crate::code::module::Module;
+use crate::code::names::Definition;
 use crate::error::Error;
-use crate::load::names::Definition;
+use crate::replace::state::Replacing;
 
 use super::plan::Planned;
 use super::prepare::Allowed;
 use crate::error::replace::ReplaceError;
 
-impl Core {
+impl Replacing {
     /// Checks whether a bound module may replace the definitions of its names.
     pub(super) fn check_replacement(
         &self,
@@ -47,7 +47,7 @@ impl Core {
             let mut names = members.iter().map(|&(_, name)| name);
             names.any(|name| module.definition(name).is_some())
         };
-        for old in self.replacing.modules(dylib) {
+        for old in self.bound.modules(dylib) {
             if !holds_member(&old) {
                 continue;
             }
@@ -79,18 +79,6 @@ impl Core {
         Ok(())
     }
 
-    /// Type and size of a variable that exists; `None` for one of an object file.
-    pub(crate) fn layout_of(
-        &self,
-        dylib: &Dylib,
-        link_name: &str,
-    ) -> Result<Option<Layout>, Error> {
-        let Some((owner, at)) = self.owner_of(dylib, link_name) else {
-            return Ok(None);
-        };
-        Ok(Some(owner.readers.faithful()?.layout(at)))
-    }
-
     /// Checks that members are functions that can get other bodies, and keep their signatures.
     fn check_members(
         &self,
@@ -114,7 +102,7 @@ impl Core {
                 Some(old) => old.module.readers.keeps_labels(old.symbol)?,
                 None => false,
             };
-            if keeps_labels || self.tiers.versions.is_fixed(id) {
+            if keeps_labels || self.versions.is_fixed(id) {
                 return Err(Error::from(ReplaceError::Labels {
                     file: file(),
                     function: summary.symbols[symbol.index()].name.clone(),
@@ -200,18 +188,5 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// The module whose definition of a variable counts, and its symbol there.
-    fn owner_of(&self, dylib: &Dylib, link_name: &str) -> Option<(Arc<Module>, SymbolId)> {
-        let key = (dylib.id(), Box::from(link_name));
-        let moved = self.replacing.moved_names().get(&key).cloned();
-        let link_name = moved.as_deref().unwrap_or(link_name);
-        let mut modules = self.replacing.modules(dylib).into_iter();
-        modules.find_map(|module| {
-            let at = module.definition(link_name)?;
-            let counts = module.plan().import(at).defined;
-            counts.then_some((module, at))
-        })
     }
 }

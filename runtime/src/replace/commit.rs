@@ -35,19 +35,21 @@ use std::time::{Duration, Instant};
 use uruk_base::FunctionId;
 use uruk_stubs::StubError;
 
-use crate::core::{Body, Core};
+use crate::code::body::Body;
+use crate::code::objects::ObjectCode;
+use crate::code::publications::Committing;
+use crate::code::tracked::Tracked;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
-use crate::load::objects::ObjectCode;
-use crate::removal::tracked::Tracked;
+use crate::replace::state::Replacing;
 
 use super::dependents::Plans;
 use super::migrate::{Move, Moved};
 use super::prepare::Code;
 use super::publish::{Barrier, Garbage, Published, Staged};
 use super::quiet::OldCode;
-use super::state::{Committing, Manner, Old, Set};
+use super::state::{Manner, Old, Set};
 use super::withdrawal::Withdrawal;
 use crate::error::replace::ReplaceError;
 use uruk_base::Level;
@@ -122,7 +124,7 @@ struct Reach {
     recompiled: HashMap<FunctionId, Code>,
 }
 
-impl Core {
+impl Replacing {
     /// Commits a set; see the module. If it fails, the changes come back.
     pub(super) fn commit_set(
         self: &Arc<Self>,
@@ -143,7 +145,7 @@ impl Core {
         while round <= ROUNDS {
             // Publications are excluded in the last round, so it finds all dependents.
             let pass = gate::enter();
-            let early = (round == ROUNDS).then(|| self.replacing.commit());
+            let early = (round == ROUNDS).then(|| self.publications.commit());
             let staged = self
                 .recompile_dependents(&mut reach)
                 .and_then(|()| self.stage_rest(&mut reach, &way, deadline, early.is_some()));
@@ -151,7 +153,7 @@ impl Core {
                 Ok(Some(staged)) => staged,
                 Ok(None) => {
                     drop((early, pass));
-                    deadline.inspect(|&it| self.replacing.give_way(it));
+                    deadline.inspect(|&it| self.give_way(it));
                     gate::give_way_to_forks();
                     continue;
                 }
@@ -162,7 +164,7 @@ impl Core {
                 return Err((cause, changes));
             }
             round += 1;
-            let committing = early.unwrap_or_else(|| self.replacing.commit());
+            let committing = early.unwrap_or_else(|| self.publications.commit());
             let dependents = self.dependents(&reach.members);
             let known = |id: &FunctionId| reach.recompiled.contains_key(id);
             if dependents.published.iter().all(known) {
@@ -287,7 +289,7 @@ impl Core {
         } = reach;
         let mut garbage = Garbage::default();
         for id in fallback {
-            let released = self.tiers.versions.seen(id).release_fallback();
+            let released = self.versions.seen(id).release_fallback();
             garbage
                 .released
                 .extend(released.map(|version| (id, version)));
@@ -327,7 +329,7 @@ impl Core {
         }
         drop(garbage.old);
         self.keep_budget();
-        self.start_reclaim();
+        self.notes.start();
         Done {
             set: Set {
                 number,

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use uruk_base::{FunctionId, VersionId};
-use uruk_codegen::{Dependence, DependenceKind, Kind, Linkage, ModulePlan, SymbolId};
+use uruk_codegen::{Linkage, ModulePlan, SymbolId};
 
-use crate::core::{Body, Core, Function, Module};
+use crate::code::body::Body;
+use crate::code::module::Module;
+use crate::code::names::Definition;
 use crate::error::Error;
-use crate::load::names::Definition;
+use crate::replace::state::Replacing;
 use crate::version::BodyOf;
-use crate::version::build::Built;
 
 use super::commit::Change;
 use super::prepare::Code;
@@ -28,81 +29,12 @@ pub(super) struct Dependents {
     pub(super) fallback: HashSet<FunctionId>,
 }
 
-impl Core {
-    /// Functions a version took bodies or facts from.
-    pub(crate) fn depends(&self, id: FunctionId, built: &Built) -> Arc<[FunctionId]> {
-        match self.function(id) {
-            Some(function) => self.depends_of(&function, &function.module.plan(), built),
-            None => Arc::default(),
-        }
-    }
-
-    /// Functions of its own module whose bodies were visible to the compile.
-    pub(crate) fn bodies_in_sight(&self, id: FunctionId, built: &Built) -> Arc<[FunctionId]> {
-        let depends = built.compiled.depends.iter().copied();
-        let bodies: Vec<Dependence> = depends
-            .filter(|on| on.kind == DependenceKind::Body)
-            .collect();
-        match self.function(id) {
-            Some(function) if !bodies.is_empty() => {
-                self.functions_of(&function.module, &function.module.plan(), &bodies)
-            }
-            _ => Arc::default(),
-        }
-    }
-
-    /// Like [`Core::depends`], for a body that need not be the function's own yet.
-    pub(super) fn depends_of(
-        &self,
-        function: &Function,
-        plan: &ModulePlan,
-        built: &Built,
-    ) -> Arc<[FunctionId]> {
-        let own = self.functions_of(&function.module, plan, &built.compiled.depends);
-        if built.foreign.is_empty() {
-            return own;
-        }
-        let mut depends: Vec<FunctionId> = built.foreign.clone();
-        depends.extend(&*own);
-        depends.sort_unstable_by_key(|id| id.index());
-        depends.dedup();
-        depends.into()
-    }
-
-    /// The functions among the dependences `uses` in `module`.
-    pub(crate) fn functions_of(
-        &self,
-        module: &Module,
-        plan: &ModulePlan,
-        uses: &[Dependence],
-    ) -> Arc<[FunctionId]> {
-        let summary = module.readers.summary();
-        let mut depends: Vec<FunctionId> = uses
-            .iter()
-            .filter(|on| {
-                !matches!(
-                    summary.symbols[on.symbol.index()].kind,
-                    Kind::Data | Kind::ThreadLocal
-                )
-            })
-            .filter_map(|on| {
-                let name = &plan.import(on.symbol).name;
-                match self.names.find(&module.dylib, name)? {
-                    Definition::Function { id } => Some(id),
-                    _ => None,
-                }
-            })
-            .collect();
-        depends.sort_unstable_by_key(|id| id.index());
-        depends.dedup();
-        depends.into()
-    }
-
+impl Replacing {
     /// Functions that depend on a member, and are not members.
     pub(super) fn dependents(&self, members: &HashSet<FunctionId>) -> Dependents {
         let depends = |on: &Arc<[FunctionId]>| on.iter().any(|id| members.contains(id));
         let mut suspects = Vec::new();
-        for (&index, record) in self.tiers.versions.lock().iter() {
+        for (&index, record) in self.versions.lock().iter() {
             let stale = record
                 .built
                 .iter()
@@ -183,7 +115,7 @@ impl Core {
             if let Body::Module(old) = old {
                 others.push((old.module, old.symbol));
             }
-            for module in self.replacing.all_modules() {
+            for module in self.bound.all() {
                 // Also copies for optimizers, in dylibs that find the function by this name.
                 let symbol = module.definition(&link_name);
                 let symbol = symbol.filter(|&symbol| {

@@ -10,17 +10,18 @@
 //! - It is no entry of the history: there is no earlier body.
 
 use uruk_base::FunctionId;
-use uruk_session::Dylib as Names;
+use uruk_session::Dylib;
 
 use super::Replacement;
 use super::commit::Way;
 use super::prepare::Prepared;
-use super::staged;
-use crate::api::dylib::Dylib;
-use crate::core::Core;
+use crate::code::names::Definition;
 use crate::error::Error;
 use crate::fork::gate;
-use crate::load::names::Definition;
+use crate::replace::SessionHandle;
+use crate::replace::state::Replacing;
+use crate::replace::turn::staged;
+use std::sync::Arc;
 
 /// A function that is to get its first body.
 pub(crate) struct FirstBody<'a> {
@@ -32,7 +33,7 @@ pub(crate) struct FirstBody<'a> {
 
 impl FirstBody<'_> {
     /// The function, as long as it has no other body than the placeholder.
-    pub(crate) fn function(&self, core: &Core, dylib: &Names) -> Option<FunctionId> {
+    pub(crate) fn function(&self, core: &Replacing, dylib: &Dylib) -> Option<FunctionId> {
         let _pass = gate::enter();
         let Some(Definition::Function { id }) = core.names.find_own(dylib, self.name) else {
             return None;
@@ -50,18 +51,18 @@ impl FirstBody<'_> {
 /// # Errors
 /// The errors of [`Dylib::replace`].
 pub(crate) fn put_first_body(
+    (core, handle): (&Arc<Replacing>, SessionHandle),
     dylib: &Dylib,
     body: Replacement,
     first: &FirstBody<'_>,
 ) -> Result<bool, Error> {
-    let core = dylib.jit().core();
     core.admit(&body.input.clone().source(&body.name)?)?;
-    let _turn = core.replacing.turn_for_first_body()?;
+    let _turn = core.turn_for_first_body()?;
     let begun = core.events.now();
-    let Some(id) = first.function(core, &dylib.dylib) else {
+    let Some(id) = first.function(core, dylib) else {
         return Ok(false);
     };
-    let (staging, prepared) = staged(dylib, &body)?;
+    let (staging, prepared) = staged(core, dylib, &body)?;
     let undo = || {
         let _pass = gate::enter();
         staging.undo();
@@ -100,7 +101,14 @@ pub(crate) fn put_first_body(
             drop(done);
             core.retry_failed();
         }
-        false => drop(done.finish(dylib, names, &body, begun, hooks.names(), Vec::new())),
+        false => drop(done.finish(
+            (core, handle),
+            names,
+            &body,
+            begun,
+            hooks.names(),
+            Vec::new(),
+        )),
     }
     Ok(placed)
 }

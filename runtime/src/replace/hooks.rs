@@ -10,12 +10,14 @@ use std::sync::{Arc, Weak};
 
 use uruk_base::FunctionId;
 
-use crate::core::{Core, Module};
+use crate::code::life::Life;
+use crate::code::module::Module;
 use crate::error::Error;
-use crate::guest::exit;
-use crate::load::function_base;
-use crate::load::hooks::{construct, priority_of};
-use crate::removal::life::Life;
+use crate::exits;
+use crate::load::hooks::priority_of;
+use crate::load::hooks::run::construct;
+use crate::load::input::function_base;
+use crate::replace::state::Replacing;
 
 use super::plan::Planned;
 
@@ -45,11 +47,11 @@ impl Hooks {
 
 /// The image whose destructors run at a program's exit.
 struct AtExit {
-    core: Weak<Core>,
+    core: Weak<Replacing>,
     image: u64,
 }
 
-impl Core {
+impl Replacing {
     /// Collects the constructors and destructors of the module. Constructors that are members are
     /// called at their new code, which nothing else reaches yet.
     pub(super) fn hooks_of(
@@ -96,7 +98,7 @@ impl Core {
     /// Those after it are not run.
     pub(super) fn run_hooks(self: &Arc<Self>, hooks: Hooks) -> Result<Vec<String>, Error> {
         let nothing = [std::ptr::null()];
-        let lent = self.replacing.lend_turn();
+        let lent = self.lend_turn();
         for &(_, address, _) in &hooks.constructors {
             // SAFETY: duty 1 of `Replacement::run_constructors`; empty vectors end themselves.
             unsafe {
@@ -122,7 +124,7 @@ impl Core {
             };
             let what = Box::into_raw(Box::new(what));
             // SAFETY: the handler takes the box, and is part of this executable.
-            unsafe { exit::at_exit_with(run_at_exit, what.cast::<c_void>()) };
+            unsafe { exits::at_exit_with(run_at_exit, what.cast::<c_void>()) };
         }
         Ok(hooks.again)
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uruk_codegen::Bitcode;
 
 use crate::error::Error;
-use crate::load::Source;
+use crate::load::source::Source;
 
 #[derive(Clone)]
 pub(super) enum Input {

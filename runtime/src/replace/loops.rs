@@ -35,10 +35,13 @@ use uruk_codegen::{Described, Mismatch, Start, matching};
 
 use super::Replacement;
 use super::quiet::{OldCode, OnStacks, SCAN};
-use crate::core::{Body, Core, Function, Module};
+use crate::code::body::Body;
+use crate::code::body::Function;
+use crate::code::loops::Loops;
+use crate::code::module::Module;
 use crate::error::Error;
 use crate::fork::gate;
-use crate::loops::words::Loops;
+use crate::replace::state::Replacing;
 use crate::version::calls;
 
 /// Largest number of scans until all threads have answered one.
@@ -148,7 +151,7 @@ struct Led {
     function: Function,
 }
 
-impl Core {
+impl Replacing {
     /// The loops of `members` with OSR exits, before they are replaced; none unless `wanted`.
     pub(super) fn looping(&self, wanted: bool, members: &[FunctionId]) -> Vec<Looping> {
         if !wanted {
@@ -218,9 +221,9 @@ impl Core {
 
     /// The tier of first code whose loops may be left.
     pub(super) fn tier_to_leave(&self) -> Tier {
-        match self.tiers.is_over_native() {
+        match self.choices.is_over_native() {
             true => Tier::Baseline,
-            false => self.tiers.first(),
+            false => self.choices.first(),
         }
     }
 

@@ -2,8 +2,8 @@
 //! embedder's at the moment of the commit.
 //!
 //! Code that knows the old storage would go on using it, so all of it must be in the set:
-//! [`Core::check_users`] reads every body that may mention the variable. Names lead to the
-//! new storage from the commit on: [`Names::relocate`](crate::load::names::Names::relocate).
+//! [`Replacing::check_users`] reads every body that may mention the variable. Names lead to the
+//! new storage from the commit on: [`Names::relocate`](crate::code::names::Names::relocate).
 //! A rollback goes back to the old storage, with the contents it had then.
 
 use std::fmt;
@@ -12,9 +12,10 @@ use std::sync::Arc;
 use uruk_codegen::{Kind, SymbolId};
 use uruk_session::Dylib;
 
-use crate::core::{Core, Module};
+use crate::code::module::Module;
+use crate::code::names::Definition;
 use crate::error::Error;
-use crate::load::names::Definition;
+use crate::replace::state::Replacing;
 
 use super::plan::Planned;
 use crate::error::replace::ReplaceError;
@@ -74,12 +75,12 @@ impl Move {
     }
 }
 
-impl Core {
+impl Replacing {
     /// Binds names to the new storage.
     pub(super) fn relocate(&self, moved: &Moved) {
         self.names.relocate(moved.old, Some(moved.new));
         let key = (moved.dylib.id(), moved.old_link_name.clone());
-        let mut names = self.replacing.moved_names();
+        let mut names = self.bound.moved_names();
         names.insert(key, moved.new_link_name.clone());
     }
 
@@ -87,7 +88,7 @@ impl Core {
     pub(super) fn move_back(&self, moved: &Moved) {
         self.names.relocate(moved.old, None);
         let key = (moved.dylib.id(), moved.old_link_name.clone());
-        self.replacing.moved_names().remove(&key);
+        self.bound.moved_names().remove(&key);
     }
 
     /// The migrations of `planned`, once its data is linked.
@@ -151,7 +152,7 @@ impl Core {
         }
         for migrating in &planned.migrating {
             let mut users = Vec::new();
-            for other in self.replacing.all_modules() {
+            for other in self.bound.all() {
                 self.users_in(&other, &migrating.old_link_name, planned, &mut users)?;
             }
             users.extend(self.objects.users(migrating.old));

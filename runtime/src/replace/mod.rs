@@ -16,7 +16,7 @@
 //! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
 //! `first` (first bodies of functions that are produced when they are called), `dependents`,
 //! `rollback`, `quiet` (threads that run old code), `loops` (OSR of running loops into new code),
-//! `watch` (files), `telling` (events), `turns`, `state` (locks, epochs, history), `error`.
+//! `telling` (events), `turn` (all steps of one), `turns`, `state` (locks, history).
 //!
 //! # Handlers of signals
 //! A handler that calls a member parks at a closed gate, on the thread that it interrupted.
@@ -34,21 +34,21 @@
 mod check;
 mod commit;
 mod dependents;
-mod first;
+pub(crate) mod first;
 mod hooks;
 mod input;
-mod loops;
+pub(crate) mod loops;
 mod migrate;
 mod object;
 mod plan;
 mod prepare;
 mod publish;
-mod quiet;
-mod rollback;
-mod state;
+pub(crate) mod quiet;
+pub(crate) mod rollback;
+pub(crate) mod state;
 mod telling;
+pub(crate) mod turn;
 mod turns;
-pub(crate) mod watch;
 mod withdrawal;
 
 use std::fmt;
@@ -58,31 +58,16 @@ use std::time::Duration;
 
 use uruk_base::Level;
 
-use uruk_base::FunctionId;
-
-use crate::api::dylib::Dylib;
-use crate::api::jit::Jit;
-use crate::core::Core;
+use crate::OldLoop;
 use crate::error::Error;
 use crate::error::replace::Activation;
-use crate::fork::gate;
-use crate::fork::sacrificial::spared;
-use crate::fork::shield::Shield;
+use crate::replace::state::Replacing;
+use std::any::Any;
 
-use self::commit::Way;
 use self::input::Input;
 use self::migrate::Migration;
-use self::prepare::{Allowed, Prepared, Staging};
 use self::quiet::OldCode;
 use self::withdrawal::Withdrawal;
-
-pub(crate) use self::first::{FirstBody, put_first_body};
-pub use self::loops::{LoopStays, OldLoop};
-pub(crate) use self::plan::Locals;
-
-pub(crate) use self::quiet::scrubbed;
-pub use self::rollback::{Rollback, RolledBack};
-pub(crate) use self::state::Replacing;
 
 /// New code for functions that exist.
 #[derive(Debug, Clone)]
@@ -268,8 +253,13 @@ pub struct Replaced {
     pub closed: Duration,
     number: u64,
     old: OldCode,
-    jit: Jit,
+    core: Arc<Replacing>,
+    /// Keeps the session.
+    _handle: SessionHandle,
 }
+
+/// A handle of an embedder that keeps the session as long as it lives.
+pub(crate) type SessionHandle = Arc<dyn Any + Send + Sync>;
 
 impl fmt::Debug for Replaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -298,135 +288,7 @@ impl Replaced {
         quiet::scrub_stack();
         let old = self.old.clone();
         let what = String::from("a scan of threads");
-        let core = self.jit.core();
-        core.on_compile_thread(what, move |core| core.activations(&old, quiet::SCAN.1))
+        self.core
+            .on_compile_thread(what, move |core| core.activations(&old, quiet::SCAN.1))
     }
-}
-
-/// Exchanges the code of functions of `dylib` when its turn has come ([`Dylib::replace`]).
-pub(crate) fn replace(dylib: &Dylib, replacement: Replacement) -> Result<Replaced, Error> {
-    // A signal handler may have left code addresses here. They would lie in the holes of the frame
-    // below for as long as it waits.
-    let shield = Shield::raise();
-    quiet::scrub_stack();
-    let replaced = replace_in_turn(dylib, replacement, shield);
-    quiet::scrub_stack();
-    replaced
-}
-
-/// Replaces in the caller's turn. Signals are blocked until `shield` is dropped, so that the frame
-/// lies on cleared memory.
-#[inline(never)]
-fn replace_in_turn(
-    dylib: &Dylib,
-    replacement: Replacement,
-    shield: Shield,
-) -> Result<Replaced, Error> {
-    drop(shield);
-    let core = dylib.jit().core();
-    core.admit(&replacement.input.clone().source(&replacement.name)?)?;
-    let _turn = core.replacing.turn()?;
-    let begun = core.events.now();
-    let (staging, prepared) = staged(dylib, &replacement)?;
-    let undo = |cause: Error| {
-        let _pass = gate::enter();
-        staging.undo();
-        cause
-    };
-    let Prepared {
-        changes,
-        names,
-        hooks,
-        moves,
-    } = prepared;
-    let way = Way {
-        tracker: Some(staging.tracker()),
-        moves,
-        back: Vec::new(),
-        withdrawal: replacement.withdrawal.clone(),
-    };
-    let skipped = match replacement.constructors {
-        true => core.run_hooks(hooks)?,
-        false => hooks.names(),
-    };
-    let level = replacement.level;
-    let osr = replacement.osr && level == Level::Immediate;
-    let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
-    let looping = core.looping(osr, &members);
-    let done = match level.wait() {
-        None => core.commit_set(changes, way, level),
-        Some(_) => {
-            // Addresses of old and new code must not be found on this stack. Nor may handlers leave
-            // any in the frames of the wait: handlers run from then on, below these frames.
-            let _shield = Shield::raise();
-            quiet::scrub_stack();
-            let what = replacement.name.clone();
-            let commit = move |core: &Arc<Core>| Ok(core.commit_set(changes, way, level));
-            let done = core.on_compile_thread(what, commit);
-            done.unwrap_or_else(|cause| Err((cause, Vec::new())))
-        }
-    };
-    let done = done.map_err(|(cause, changes)| {
-        drop(changes);
-        // Constructors may have stored addresses of new definitions.
-        match replacement.constructors {
-            true => cause,
-            false => undo(cause),
-        }
-    })?;
-    // The caller is not in a loop: clear the addresses that the work above left on this stack.
-    quiet::scrub_stack();
-    let loops = core.lead(osr, members, looping, &done.old);
-    let replaced = done.finish(dylib, names, &replacement, begun, skipped, loops);
-    Ok(replaced)
-}
-
-/// Does everything that can fail and changes nothing. It runs on this thread if it needs no LLVM
-/// and need not be kept off this stack, else on a thread that LLVM can take down. It begins anew if
-/// the dylib was cleared meanwhile, and the prepared code with it.
-fn staged(dylib: &Dylib, replacement: &Replacement) -> Result<(Arc<Staging>, Prepared), Error> {
-    let core = dylib.jit().core();
-    let source = || replacement.input.clone().source(&replacement.name);
-    let mut here = source()?.may_be_spared() && matches!(replacement.level, Level::Immediate);
-    loop {
-        let staging = {
-            let _pass = gate::enter();
-            Arc::new(Staging::new(core, &dylib.dylib)?)
-        };
-        let ready = match here {
-            true => spared(|| {
-                let allowed = Allowed::by(replacement);
-                core.prepare_source(&dylib.dylib, source()?, &allowed, &staging)
-            }),
-            false => Some(prepare(dylib, replacement, &staging)),
-        };
-        let failed = match ready {
-            Some(Ok(prepared)) => return Ok((staging, prepared)),
-            Some(Err(cause)) => Some(cause),
-            None => None,
-        };
-        let _pass = gate::enter();
-        let cleared = staging.session_tracker().is_defunct() && !dylib.dylib.is_defunct();
-        staging.undo();
-        match failed {
-            Some(cause) if !(cleared && cause.is_defunct_tracker()) => return Err(cause),
-            Some(_) => {}
-            None => here = false,
-        }
-    }
-}
-
-/// Prepares a replacement as [`staged`] does, on a thread that LLVM can take down.
-fn prepare(
-    dylib: &Dylib,
-    replacement: &Replacement,
-    staging: &Arc<Staging>,
-) -> Result<Prepared, Error> {
-    let (staging, names) = (Arc::clone(staging), dylib.dylib.clone());
-    let Replacement { name, input, .. } = replacement.clone();
-    let allowed = Allowed::by(replacement);
-    let core = dylib.jit().core();
-    core.on_compile_thread(name.clone(), move |core| {
-        core.prepare_source(&names, input.source(&name)?, &allowed, &staging)
-    })
 }

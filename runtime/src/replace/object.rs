@@ -21,13 +21,19 @@ use uruk_base::FunctionId;
 use uruk_link::{Graph, Init, Kind as LinkKind, Object, Place};
 use uruk_session::Dylib;
 
-use crate::core::{Body, Core, static_name};
+use crate::code::body::Body;
+use crate::code::life::Life;
+use crate::code::names::{Definition, Name};
+use crate::code::object_file::Apart;
+use crate::code::object_file::ObjectBody;
+use crate::code::object_file::ObjectFile;
+use crate::code::objects::ObjectCode;
+use crate::code::static_names::static_name;
 use crate::error::Error;
 use crate::load::image::{Image, LinkedImage};
-use crate::load::names::{Definition, Name};
-use crate::load::objects::{Apart, ObjectBody, ObjectCode, ObjectFile, object_files};
+use crate::load::objects::object_files;
 use crate::load::placed::Stay;
-use crate::removal::life::Life;
+use crate::replace::state::Replacing;
 
 use super::commit::{Change, What};
 use super::hooks::Hooks;
@@ -57,7 +63,7 @@ struct Kept {
 
 /// A binding under construction.
 struct Binder<'a> {
-    core: &'a Core,
+    core: &'a Replacing,
     file: &'a str,
     bound: Bound,
     /// Places of the members.
@@ -103,7 +109,7 @@ impl Binder<'_> {
         if self.core.body(id).is_none() {
             return Err(self.fixed(name, "a resolver chooses what it is"));
         }
-        if self.core.tiers.versions.is_fixed(id) {
+        if self.core.versions.is_fixed(id) {
             return Err(Error::from(ReplaceError::Labels {
                 file: self.file.to_owned(),
                 function: name.to_owned(),
@@ -143,7 +149,7 @@ impl Binder<'_> {
     }
 }
 
-impl Core {
+impl Replacing {
     /// Reads, binds, checks and links an object, on the calling thread.
     pub(super) fn prepare_object(
         self: &Arc<Self>,

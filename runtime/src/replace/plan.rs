@@ -27,19 +27,19 @@ use uruk_base::FunctionId;
 use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
 use uruk_session::Dylib;
 
-use crate::core::{Core, Function, Module};
+use crate::code::body::Function;
+use crate::code::locals::Locals;
+use crate::code::module::Module;
+use crate::code::names::Definition;
 use crate::error::Error;
 use crate::load::bind::local_link_name;
 use crate::load::choose::is_data;
-use crate::load::function_base;
+use crate::load::input::function_base;
 use crate::load::labels::declared_labels;
-use crate::load::names::Definition;
+use crate::replace::state::Replacing;
 
 use super::migrate::{Migrating, Migration};
 use crate::error::replace::ReplaceError;
-
-/// Local names of functions and variables, and the link names each stands for.
-pub(crate) type Locals = Arc<BTreeMap<Box<str>, Vec<Box<str>>>>;
 
 /// How a module that replaces functions is bound.
 pub(super) struct Planned {
@@ -63,7 +63,7 @@ pub(super) struct Planned {
 
 /// A plan under construction.
 struct Planner<'a> {
-    core: &'a Core,
+    core: &'a Replacing,
     module: &'a Module,
     file: &'a str,
     image: u64,
@@ -75,7 +75,7 @@ struct Planner<'a> {
     seen: HashMap<FunctionId, SymbolId>,
 }
 
-impl Core {
+impl Replacing {
     /// The present meaning of a name for which a function without a body was found. `None` if the
     /// name still means that function: a resolver chooses its body. A removed function loses its
     /// name first.

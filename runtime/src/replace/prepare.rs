@@ -10,20 +10,24 @@ use uruk_codegen::{Bitcode, CodegenError, Kind, SymbolId};
 use uruk_session::{Dylib, Tracker};
 use uruk_tiering::Purpose;
 
-use crate::core::{Body, Core, Function, Module, static_name};
+use crate::code::body::Body;
+use crate::code::body::Function;
+use crate::code::life::Life;
+use crate::code::module::Module;
+use crate::code::names::{Definition, Name};
+use crate::code::static_names::static_name;
+use crate::code::tracked::Tracked;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::sacrificial;
-use crate::load::Source;
-use crate::load::function_base;
 use crate::load::image::Image;
+use crate::load::input::function_base;
 use crate::load::labels;
-use crate::load::names::{Definition, Name};
-use crate::removal::life::Life;
-use crate::removal::tracked::Tracked;
+use crate::load::source::Source;
+use crate::replace::state::Replacing;
 use crate::version::BodyOf;
-use crate::version::Request;
 use crate::version::build::Built;
+use crate::version::request::Request;
 use uruk_base::Mode;
 
 use super::Replacement;
@@ -41,7 +45,7 @@ pub(super) struct Code {
 
 /// Code that is not referenced yet; discarded unless it is taken.
 pub(super) struct Unused {
-    core: Weak<Core>,
+    core: Weak<Replacing>,
     id: FunctionId,
     built: Option<Built>,
 }
@@ -62,7 +66,7 @@ impl Drop for Unused {
     fn drop(&mut self) {
         if let (Some(built), Some(core)) = (self.built.take(), self.core.upgrade()) {
             let _pass = gate::enter();
-            core.discard(self.id, built);
+            core.discard(self.id, built.unit, built.code);
         }
     }
 }
@@ -98,13 +102,13 @@ pub(super) struct Allowed {
 
 /// Names and stubs that are removed again if the replacement fails.
 pub(super) struct Staging {
-    core: Arc<Core>,
+    core: Arc<Replacing>,
     tracker: Tracked,
     stubs: Mutex<Vec<FunctionId>>,
 }
 
 impl Staging {
-    pub(super) fn new(core: &Arc<Core>, dylib: &Dylib) -> Result<Staging, Error> {
+    pub(super) fn new(core: &Arc<Replacing>, dylib: &Dylib) -> Result<Staging, Error> {
         Ok(Staging {
             core: Arc::clone(core),
             tracker: dylib.create_tracker()?.into(),
@@ -132,7 +136,7 @@ impl Staging {
         let _ = self.tracker.remove();
         let stubs = std::mem::take(&mut *self.lock());
         for id in stubs {
-            self.core.remove_function(id);
+            self.core.engines().remove_function(id);
         }
     }
 
@@ -152,7 +156,7 @@ impl Allowed {
     }
 }
 
-impl Core {
+impl Replacing {
     /// Prepares a replacement from its source, on the calling thread.
     pub(super) fn prepare_source(
         self: &Arc<Self>,
@@ -187,7 +191,7 @@ impl Core {
         allowed: &Allowed,
         staging: &Staging,
     ) -> Result<Prepared, Error> {
-        let module = Module::new(bitcode, self, dylib)?;
+        let module = self.read_module(bitcode, dylib)?;
         let mut planned = self.plan_replacement(&module, &allowed.migrations)?;
         let module = self.plan_module(module, &mut planned, staging);
         self.check_replacement(&module, &planned, allowed)?;
@@ -205,11 +209,11 @@ impl Core {
         let (changes, entries) = self.compile_members(&module, &planned, allowed.loops)?;
         let stubs = staging.lock().clone();
         for id in stubs {
-            let version = self.tiers.versions.ids.next();
+            let version = self.versions.ids.next();
             self.make_first(id, version)?;
         }
         let moves = self.moves(&module, &planned, &allowed.migrations)?;
-        self.replacing.register(&staging.tracker, &image.modules)?;
+        self.bound.register(&staging.tracker, &image.modules)?;
         let summary = module.readers.summary();
         let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
         let functions = changes.iter();
@@ -292,9 +296,9 @@ impl Core {
     /// most tier 2: the profile for tier 3 was counted in another body. Over native code, first
     /// code is of tier 2, whose loops could never be left: with `osr` it starts at tier 1.
     fn prepare_code(self: &Arc<Self>, body: BodyOf, osr: bool) -> Result<Code, Error> {
-        let versions = self.tiers.versions.seen(body.id);
+        let versions = self.versions.seen(body.id);
         let tier = match versions.published() {
-            _ if osr && self.tiers.is_over_native() => self.tier_to_leave(),
+            _ if osr && self.choices.is_over_native() => self.tier_to_leave(),
             // Native code is replaced by the code with which functions begin besides it.
             Some(published) if published.tier == Tier::Native => self.first_in_exchange(),
             Some(published) => published.tier.min(Tier::Optimized),
@@ -307,9 +311,9 @@ impl Core {
     /// hundreds of functions, most of which rarely run: LLVM takes 7 ms for one of sqlite, the
     /// baseline compiler 0.07. Hot functions are promoted.
     pub(super) fn first_in_exchange(&self) -> Tier {
-        match self.tiers.is_over_native() && self.tiers.is_auto() {
+        match self.choices.is_over_native() && self.choices.is_auto() {
             true => Tier::Baseline,
-            false => self.tiers.first(),
+            false => self.choices.first(),
         }
     }
 
@@ -321,12 +325,12 @@ impl Core {
         let request = Request {
             ahead: false,
             function: body.id,
-            version: self.tiers.versions.ids.next(),
+            version: self.versions.ids.next(),
             tier,
             purpose: Purpose::Change,
         };
         let started = self.events.now();
-        let how = self.tiers.how(tier);
+        let how = self.choices.how(tier);
         let built = self
             .build_body(body.clone(), how)
             // A refusal is not a failure: the caller compiles at another tier.
@@ -334,7 +338,8 @@ impl Core {
                 true => {}
                 false => self.tell_failed(request, cause),
             })?;
-        self.counters.add_compile(false, &built);
+        self.counters
+            .add_compile(false, built.compiling, built.linking, built.bytes);
         self.tell_compiled(request, &built, None, started);
         let depends = self.depends_of(&body.function, &body.plan, &built);
         Ok(Code {
@@ -397,7 +402,7 @@ impl Core {
     pub(crate) fn on_compile_thread<R: Send + 'static>(
         self: &Arc<Self>,
         what: String,
-        work: impl FnOnce(&Arc<Core>) -> Result<R, Error> + Send + 'static,
+        work: impl FnOnce(&Arc<Replacing>) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
         let lost = {
             let core = Arc::clone(self);

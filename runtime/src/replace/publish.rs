@@ -13,17 +13,18 @@ use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_stubs::{Gate, ReadyGate};
 use uruk_tiering::{CommitError, Committed, EntryAddress, FirstCode, Next, Stage};
 
-use crate::core::Core;
+use crate::code::publications::Committing;
 use crate::error::Error;
 use crate::events::Event;
 use crate::host::clock::nanos;
-use crate::tiers::counts::Count;
-use crate::version::Made;
+use crate::replace::state::Replacing;
+use crate::version::counts::Count;
+use crate::version::request::Made;
 
 use super::commit::{Change, Way, What};
 use super::dependents::Plans;
 use super::prepare::Code;
-use super::state::{Before, Committing, Old};
+use super::state::{Before, Old};
 use crate::error::replace::ReplaceError;
 
 /// The barrier that holds back calls of a set.
@@ -89,13 +90,13 @@ pub(super) struct Garbage {
     pub(super) old: Vec<Old>,
 }
 
-impl Core {
+impl Replacing {
     /// Stages functions, and makes ready the gate before them if they need one.
     pub(super) fn stage(&self, mut ids: Vec<FunctionId>, alone: bool) -> Result<Staged, Error> {
         ids.sort_unstable_by_key(|id| id.index());
         let mut stages = HashMap::with_capacity(ids.len());
         for &id in &ids {
-            let stage = self.tiers.versions.of(id).stage().map_err(|cause| {
+            let stage = self.versions.of(id).stage().map_err(|cause| {
                 Error::from(ReplaceError::Protocol {
                     function: self.name_of(id).to_owned(),
                     cause,
@@ -114,7 +115,7 @@ impl Core {
     pub(super) fn abandon(self: &Arc<Self>, staged: Staged) {
         drop(staged.barrier);
         for (id, stage) in staged.stages {
-            let versions = self.tiers.versions.of(id);
+            let versions = self.versions.of(id);
             for ticket in stage.abandon() {
                 // The thread that made it was told that it is late; a better version is requested
                 // again.
@@ -222,7 +223,7 @@ impl Core {
                 garbage.released.extend(fresh);
                 continue;
             };
-            self.tiers.under_way.cancel(&committed.dropped);
+            self.under_way.cancel(&committed.dropped);
             let old = committed.kept.map(|kept| Old::new(self, id, kept));
             told.push((id, one.news, old.as_ref().and_then(Old::version)));
             kept.extend(old.map(|old| (id, old)));
@@ -264,11 +265,11 @@ impl Core {
                     entry: EntryAddress(built.entry),
                 };
                 self.note_code(id, built.bytes);
-                self.file(request, built, depends);
+                self.file_version(request, built, depends);
                 (next, Some(News::Made(request.tier, Box::new(made))))
             }
             What::Object(code) => {
-                let version = self.tiers.versions.ids.next();
+                let version = self.versions.ids.next();
                 let entry = EntryAddress(code.range.start);
                 self.objects.file(version, id, code);
                 let tier = Tier::Baseline;
@@ -285,7 +286,7 @@ impl Core {
                 };
                 let (version, tier) = (kept.version(), kept.view().tier);
                 let counts = tier == Tier::Baseline
-                    && self.tiers.counts_at_baseline()
+                    && self.choices.counts_at_baseline()
                     && self.function(id).is_some();
                 self.tiers.profiles.forget(id);
                 self.tuning.forget(id);
@@ -322,7 +323,7 @@ impl Core {
                 return;
             }
             Some(News::Made(tier, made)) => {
-                control.watch(id, made.counts, self.tiers.counts.now(id));
+                control.watch(id, made.counts, self.counts.now(id));
                 let first = FirstCode {
                     version: made.version,
                     tier,
@@ -330,13 +331,13 @@ impl Core {
                     compile: nanos(made.compiling + made.linking),
                     counters: made.counts,
                 };
-                if self.tiers.is_auto() {
+                if self.choices.is_auto() {
                     control.controller.on_compiled(nanos(now), id, &first);
                 }
                 (made.version, tier)
             }
             Some(News::Restored(version, tier, counts)) => {
-                control.watch(id, counts, self.tiers.counts.now(id));
+                control.watch(id, counts, self.counts.now(id));
                 let controller = &mut control.controller;
                 controller.reverted(nanos(now), id, version, tier, counts);
                 (version, tier)

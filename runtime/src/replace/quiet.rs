@@ -12,7 +12,7 @@
 //! | not answering | waited for: nothing is known of it |
 //! | that cannot answer (`/proc` hides it) | a reason to give up at once |
 //!
-//! Between two rounds, threads that arrive at the gate are checked at once ([`Core::attend`]). Old
+//! Between two rounds, threads that arrive at the gate are checked at once ([`Replacing::attend`]). Old
 //! code on its way out passes the gate each time it calls a member, and a signal handler that calls
 //! members comes on top. If each call waited for the next round, a timer's signals would come
 //! faster than their handlers end, and the code below would never go on.
@@ -44,11 +44,11 @@ use uruk_roots::{How, Report, Wanted};
 use uruk_stubs::Gate;
 use uruk_stubs::StubError;
 
-use crate::core::Core;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
 use crate::fork::threads;
+use crate::replace::state::Replacing;
 
 use super::withdrawal::Withdrawal;
 use crate::error::replace::{Activation, ReplaceError, merged};
@@ -196,7 +196,7 @@ pub(crate) fn scrubbed<R>(work: impl FnOnce() -> R) -> R {
     result
 }
 
-impl Core {
+impl Replacing {
     /// All code of `members`, and of their dependents.
     pub(super) fn old_code(&self, members: &HashSet<FunctionId>) -> OldCode {
         let is_old = |id: FunctionId, depends: &[FunctionId]| {
@@ -469,7 +469,7 @@ impl Core {
                 return Err(StubError::Released(*gone).into());
             }
             // A fork would wait as long as this does: its child has no thread that opens the gate again.
-            let is_in_the_way = self.replacing.is_turn_wanted() || gate::is_fork_awaited();
+            let is_in_the_way = self.is_turn_wanted() || gate::is_fork_awaited();
             if is_in_the_way || is_short() {
                 return Ok(false);
             }

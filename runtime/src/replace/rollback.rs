@@ -18,10 +18,10 @@ use std::time::Duration;
 
 use uruk_base::FunctionId;
 
-use crate::core::Core;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::shield::Shield;
+use crate::replace::state::Replacing;
 
 use super::commit::{Change, Way, What};
 use super::withdrawal::Withdrawal;
@@ -105,11 +105,11 @@ impl Replaced {
     /// The errors of [`Replaced::rollback`].
     pub fn rollback_at(&self, how: impl Into<Rollback>) -> Result<RolledBack, Error> {
         let number = Some(self.number);
-        self.jit.core().roll_back(number, how.into())
+        self.core.roll_back(number, how.into())
     }
 }
 
-impl Core {
+impl Replacing {
     pub(crate) fn roll_back(
         self: &Arc<Self>,
         number: Option<u64>,
@@ -131,14 +131,14 @@ impl Core {
         shield: Shield,
     ) -> Result<RolledBack, Error> {
         drop(shield);
-        let _turn = self.replacing.turn()?;
+        let _turn = self.turn()?;
         let begun = self.events.now();
         let waits = match how.level {
             Some(level) => level != Level::Immediate,
             // Earlier sets count too: all functions of the latest may be removed by now.
             None => {
                 let _pass = gate::enter();
-                self.replacing.may_wait()
+                self.may_wait()
             }
         };
         if !waits {
@@ -154,12 +154,12 @@ impl Core {
     fn take_latest(&self, number: Option<u64>) -> Result<Option<state::Set>, ReplaceError> {
         loop {
             let _pass = gate::enter();
-            let taken = self.replacing.take(number);
+            let taken = self.take(number);
             let mut taken = taken.ok_or_else(|| match number {
                 None => ReplaceError::NothingToRollBack,
                 Some(number) => ReplaceError::NotLatest {
                     number,
-                    latest: self.replacing.latest().unwrap_or(0),
+                    latest: self.latest().unwrap_or(0),
                 },
             })?;
             taken.before.retain(|before| self.body(before.id).is_some());
@@ -219,7 +219,7 @@ impl Core {
                         What::Code(_) | What::Object(_) | What::Unbound => None,
                     },
                 });
-                self.replacing.file(state::Set {
+                self.file(state::Set {
                     number,
                     before: before.collect(),
                     manner,

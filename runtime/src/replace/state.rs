@@ -2,9 +2,7 @@
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `Replacing::stale` (read) | a version is checked and published | a function's own, its slot |
-//! | `Replacing::stale` (write) | a set is committed: bodies, plans, versions | the function table, plans, `Versions`, functions' own |
-//! | `Replacing::modules`, `moved_names` | an entry is made or read | nothing |
+//! | `Replacing::moved_names` | an entry is made or read | nothing |
 //! | `Replacing::history` | a set is filed or taken | nothing |
 //!
 //! All are `std`'s, and are taken under a pass of the gate (`fork::gate`), so that no fork happens
@@ -12,26 +10,20 @@
 //! replaces anything, begins with a free one.
 //!
 //! LLVM never runs under any of them: it may take its thread down.
-//!
-//! # Why
-//! One module offers a function's body. After a commit the old one's import is `replaced`: neither
-//! its body nor its attributes are used. A version is stale if its compile began before and it
-//! depends on a member. That is checked right before its store, under the lock that commits
-//! exclude.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use uruk_base::locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, VersionId};
-use uruk_session::{Dylib, DylibId, SessionError, Tracker};
 use uruk_tiering::{EntryAddress, Kept};
 
-use crate::core::{Body, Core, Module};
+use crate::code::body::Body;
+use crate::code::tracked::Tracked;
 use crate::fork::gate;
-use crate::removal::tracked::Tracked;
+use crate::reclaim::Reclaim;
+use std::ops::Deref;
 
 use super::migrate::Moved;
 use super::turns::{Lent, Turn, Turns};
@@ -40,13 +32,6 @@ use uruk_base::Level;
 
 /// Sets that can be rolled back, by default.
 const KEPT: usize = 8;
-
-/// The latest commit of each replaced function.
-#[derive(Default)]
-pub(crate) struct Stale {
-    /// Number of the latest commit that replaced a function, by function index.
-    replaced: HashMap<u32, u64>,
-}
 
 /// The state of a function before a set was committed.
 pub(crate) struct Before {
@@ -58,13 +43,13 @@ pub(crate) struct Before {
 
 /// Code that was taken out of a slot and can be restored. It is retired when this is dropped.
 pub(crate) struct Old {
-    core: Weak<Core>,
+    core: Weak<Replacing>,
     id: FunctionId,
     kept: Option<Kept>,
 }
 
 impl Old {
-    pub(super) fn new(core: &Arc<Core>, id: FunctionId, kept: Kept) -> Old {
+    pub(super) fn new(core: &Arc<Replacing>, id: FunctionId, kept: Kept) -> Old {
         Old {
             core: Arc::downgrade(core),
             id,
@@ -123,8 +108,6 @@ pub(crate) struct Set {
     pub(crate) _tracker: Option<Tracked>,
 }
 
-type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
-
 struct History {
     sets: VecDeque<Set>,
     limit: usize,
@@ -133,68 +116,40 @@ struct History {
 /// The state of replacements; see the module.
 pub(crate) struct Replacing {
     turns: Turns,
-    /// Number of the latest commit. Changes under `stale` only.
-    epoch: AtomicU64,
-    stale: RwLock<Stale>,
-    /// Modules, also those to whose functions the function table does not lead: they define data,
-    /// and copies for the optimizer.
-    modules: Mutex<Vec<Weak<Module>>>,
-    /// Link names of variables that got new storage, and their new link names.
-    moved_names: Mutex<MovedNames>,
     history: Mutex<History>,
+    /// The room below, and all that it is above.
+    pub(crate) reclaim: Arc<Reclaim>,
+    end: gate::End,
 }
 
-impl Default for Replacing {
-    fn default() -> Replacing {
-        Replacing {
+/// The room below.
+impl Deref for Replacing {
+    type Target = Arc<Reclaim>;
+
+    fn deref(&self) -> &Arc<Reclaim> {
+        &self.reclaim
+    }
+}
+
+/// Takes a pass: the fields take locks of the session when they are dropped.
+impl Drop for Replacing {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
+}
+
+impl Replacing {
+    /// The replacements of a session.
+    pub(crate) fn new(reclaim: Arc<Reclaim>) -> Arc<Replacing> {
+        Arc::new(Replacing {
             turns: Turns::default(),
-            epoch: AtomicU64::new(0),
-            stale: RwLock::default(),
-            modules: Mutex::default(),
-            moved_names: Mutex::default(),
             history: Mutex::new(History {
                 sets: VecDeque::new(),
                 limit: KEPT,
             }),
-        }
-    }
-}
-
-/// Excludes replacements while it lives.
-pub(crate) struct Publishing<'a>(RwLockReadGuard<'a, Stale>);
-
-impl Publishing<'_> {
-    /// True unless one of `depends` was replaced after commit number `epoch`.
-    pub(crate) fn is_fresh(&self, epoch: u64, depends: &[FunctionId]) -> bool {
-        self.0.is_fresh(epoch, depends)
-    }
-}
-
-impl Stale {
-    fn is_fresh(&self, epoch: u64, depends: &[FunctionId]) -> bool {
-        let after = |id: &FunctionId| self.replaced.get(&id.index()).is_some_and(|&at| at > epoch);
-        self.replaced.is_empty() || !depends.iter().any(after)
-    }
-}
-
-/// Excludes other publications and replacements while it lives.
-pub(crate) struct Committing<'a> {
-    stale: RwLockWriteGuard<'a, Stale>,
-    epoch: &'a AtomicU64,
-}
-
-impl Committing<'_> {
-    /// Makes compiles stale that began before and depend on `ids`; returns the number of this
-    /// commit. To be called after the new bodies and plans are in place: a reader of the new number
-    /// reads these.
-    pub(crate) fn outdate(&mut self, ids: impl Iterator<Item = FunctionId>) -> u64 {
-        let number = self.epoch.load(Ordering::Relaxed) + 1;
-        self.stale
-            .replaced
-            .extend(ids.map(|id| (id.index(), number)));
-        // Partner: the acquire in `Replacing::epoch`.
-        self.epoch.store(number, Ordering::Release);
-        number
+            reclaim,
+            end: gate::End::default(),
+        })
     }
 }
 
@@ -241,84 +196,6 @@ impl Replacing {
         let history = lock(&self.history);
         let mut before = history.sets.iter().flat_map(|set| &set.before);
         before.any(|before| before.id == id && before.body.is_of_file(file))
-    }
-
-    /// Number of the latest commit whose bodies and plans a compile that begins now sees.
-    pub(crate) fn epoch(&self) -> u64 {
-        // Partner: the release in `Committing::outdate`.
-        self.epoch.load(Ordering::Acquire)
-    }
-
-    /// Excludes commits.
-    pub(crate) fn publish(&self) -> Publishing<'_> {
-        Publishing(self.stale.read())
-    }
-
-    /// The same, unless a set is being committed: for callers that hold locks which a commit takes.
-    pub(crate) fn try_publish(&self) -> Option<Publishing<'_>> {
-        self.stale.try_read().map(Publishing)
-    }
-
-    /// Excludes publications.
-    pub(crate) fn commit(&self) -> Committing<'_> {
-        Committing {
-            stale: self.stale.write(),
-            epoch: &self.epoch,
-        }
-    }
-
-    /// Notes the modules of an image that was bound. `tracker` keeps those with data: the types of
-    /// variables are read as long as their names are defined.
-    ///
-    /// # Errors
-    /// The tracker was removed.
-    pub(crate) fn register(
-        &self,
-        tracker: &Tracker,
-        modules: &[(usize, Arc<Module>)],
-    ) -> Result<(), SessionError> {
-        let mut held = lock(&self.modules);
-        // Dead entries are removed each time the list would have to grow.
-        if held.len() + modules.len() > held.capacity() {
-            held.retain(|module| module.strong_count() != 0);
-            let room = held.len() + modules.len();
-            held.reserve(room);
-        }
-        held.extend(modules.iter().map(|(_, module)| Arc::downgrade(module)));
-        drop(held);
-        let with_data = modules.iter().filter(|(_, module)| has_data(module));
-        let with_data: Vec<_> = with_data.map(|(_, module)| Arc::clone(module)).collect();
-        match with_data.first().map(|module| Arc::clone(&module.life)) {
-            None => Ok(()),
-            Some(life) => tracker.attach(life.guard(move || drop(with_data))),
-        }
-    }
-
-    /// The modules of `dylib` that are still in use, latest first.
-    pub(crate) fn modules(&self, dylib: &Dylib) -> Vec<Arc<Module>> {
-        let held = lock(&self.modules);
-        let live = held.iter().rev().filter_map(Weak::upgrade);
-        live.filter(|module| module.dylib.id() == dylib.id())
-            .collect()
-    }
-
-    /// True if at most one module is in use.
-    pub(crate) fn is_one_module(&self) -> bool {
-        let held = lock(&self.modules);
-        let live = held.iter().filter(|module| module.strong_count() != 0);
-        live.take(2).count() < 2
-    }
-
-    /// All modules that are still in use.
-    pub(super) fn all_modules(&self) -> Vec<Arc<Module>> {
-        lock(&self.modules)
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect()
-    }
-
-    pub(super) fn moved_names(&self) -> MutexGuard<'_, MovedNames> {
-        lock(&self.moved_names)
     }
 
     /// Sets how many sets are kept for rollback.
@@ -393,17 +270,6 @@ impl Replacing {
     pub(crate) fn after_fork_child(&self) {
         self.turns.after_fork_child();
     }
-}
-
-/// True if the type of a variable of the module may be needed.
-fn has_data(module: &Module) -> bool {
-    use uruk_codegen::{Kind, Linkage};
-    let plan = module.plan();
-    let mut symbols = module.readers.summary().symbols.iter().zip(&plan.imports);
-    symbols.any(|(info, import)| {
-        let local_constant = info.linkage == Linkage::Local && info.constant;
-        matches!(info.kind, Kind::Data | Kind::ThreadLocal) && import.defined && !local_constant
-    })
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

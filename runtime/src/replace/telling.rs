@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use uruk_base::FunctionId;
 
-use crate::api::dylib::Dylib;
-use crate::core::Core;
 use crate::events::Event;
 use crate::fork::gate;
+use crate::replace::SessionHandle;
+use crate::replace::state::Replacing;
+use std::sync::Arc;
 
 use super::commit::Done;
 use super::prepare::Names;
@@ -15,27 +16,29 @@ use super::quiet::OldCode;
 use super::state::Manner;
 use uruk_base::Level;
 
-use super::{OldLoop, Replaced, Replacement, RolledBack};
+use super::Replaced;
+use super::Replacement;
+use crate::replace::loops::OldLoop;
+use crate::replace::rollback::RolledBack;
 
 impl Done {
     /// Files the set, and reports it. `begun` is the time when its turn came.
     pub(super) fn finish(
         mut self,
-        dylib: &Dylib,
+        (core, handle): (&Arc<Replacing>, SessionHandle),
         names: Names,
         replacement: &Replacement,
         begun: Duration,
         constructors_skipped: Vec<String>,
         loops: Vec<OldLoop>,
     ) -> Replaced {
-        let core = dylib.jit().core();
         let number = self.set.number;
         let _pass = gate::enter();
         self.set.manner = Manner {
             level: replacement.level,
             osr: replacement.osr && replacement.level == Level::Immediate,
         };
-        core.replacing.file(self.set);
+        core.file(self.set);
         core.retry_failed();
         let dependents = core.names_of(self.dependents);
         core.events.tell(|| Event::Replaced {
@@ -64,12 +67,13 @@ impl Done {
                 None => self.old,
                 Some(_) => OldCode::default(),
             },
-            jit: dylib.jit().clone(),
+            core: Arc::clone(core),
+            _handle: handle,
         }
     }
 }
 
-impl Core {
+impl Replacing {
     /// Reports that the replacement with this number was rolled back.
     pub(super) fn tell_back(&self, number: u64, done: &Done, begun: Duration) -> RolledBack {
         let functions = self.names_of(done.set.before.iter().map(|before| before.id));

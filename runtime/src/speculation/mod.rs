@@ -65,8 +65,11 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::{Cancellation, ModulePlan, Sketch};
 use uruk_tiering::foresight::Foresight;
 
-use crate::core::Module;
+use crate::code::module::Module;
+use crate::fork::gate;
+use crate::loops::state::Continuations;
 use processor::Watch;
+use std::ops::Deref;
 
 /// Largest number of waiting messages; more are dropped.
 const MOST_MAIL: usize = 2_000;
@@ -155,7 +158,6 @@ pub struct SpeculationStats {
 }
 
 /// The speculation of a session; see the module.
-#[derive(Default)]
 pub(crate) struct Speculation {
     /// Largest number of threads that compile ahead.
     most: usize,
@@ -171,6 +173,25 @@ pub(crate) struct Speculation {
     resting: AtomicUsize,
     front: Mutex<Front>,
     mind: Mutex<Mind>,
+    /// The room below, and all that it is above.
+    pub(crate) continuations: Arc<Continuations>,
+    end: gate::End,
+}
+
+/// The room below.
+impl Deref for Speculation {
+    type Target = Arc<Continuations>;
+
+    fn deref(&self) -> &Arc<Continuations> {
+        &self.continuations
+    }
+}
+
+/// Takes a pass: the fields take locks of the session when they are dropped.
+impl Drop for Speculation {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
 }
 
 impl Mind {
@@ -207,13 +228,18 @@ impl Front {
 }
 
 impl Speculation {
-    /// The speculation of a session with `jobs` compile workers on `cpus` processors.
-    pub(crate) fn new(wanted: bool, jobs: usize, cpus: usize) -> Speculation {
-        let most = match wanted {
+    /// The largest number of threads that compile ahead, with `jobs` compile workers on `cpus`
+    /// processors.
+    pub(crate) fn most(wanted: bool, jobs: usize, cpus: usize) -> usize {
+        match wanted {
             true => jobs.min(cpus).saturating_sub(1),
             false => 0,
-        };
-        Speculation {
+        }
+    }
+
+    /// The speculation of a session, with `most` threads at most.
+    pub(crate) fn new(most: usize, continuations: Arc<Continuations>) -> Arc<Speculation> {
+        Arc::new(Speculation {
             most,
             on: AtomicBool::new(most > 0),
             joined: AtomicBool::new(false),
@@ -221,7 +247,9 @@ impl Speculation {
             resting: AtomicUsize::new(0),
             front: Mutex::default(),
             mind: Mutex::default(),
-        }
+            continuations,
+            end: gate::End::default(),
+        })
     }
 
     /// Largest number of threads that compile ahead.

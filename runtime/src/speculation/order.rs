@@ -10,39 +10,39 @@ use uruk_base::FunctionId;
 use uruk_files::OutputPath;
 use uruk_session::Dylib as Table;
 
-use crate::core::Core;
-use crate::load::names::Definition;
+use crate::code::names::Definition;
+use crate::speculation::Speculation;
 
-impl Core {
+impl Speculation {
     /// Sets the expected order of first calls of functions in `dylib` and the dylibs it searches.
-    pub(crate) fn expect<'a>(&self, dylib: &Table, names: impl Iterator<Item = &'a str>) {
+    pub(crate) fn expect_names<'a>(&self, dylib: &Table, names: impl Iterator<Item = &'a str>) {
         let function = |name: &str| match self.names.find(dylib, name)? {
             Definition::Function { id } => Some(id),
             _ => None,
         };
-        let entry = |id: &FunctionId| self.tiers.is_entry_point(*id);
+        let entry = |id: &FunctionId| self.choices.is_entry_point(*id);
         let functions: Vec<_> = names.filter_map(function).filter(|id| !entry(id)).collect();
-        self.speculation.expect(functions);
+        self.expect(functions);
     }
 
     /// The link names of functions called so far, in the order in which their first calls were
     /// seen.
     pub(crate) fn first_calls(&self) -> Vec<String> {
         self.learn_first_calls();
-        self.speculation.wake();
+        self.wake();
         let name = |id: &FunctionId| {
             let function = self.function(*id)?;
             let plan = function.module.plan();
             Some(plan.import(function.symbol).name.to_string())
         };
-        self.speculation.order().iter().filter_map(name).collect()
+        self.order().iter().filter_map(name).collect()
     }
 
     /// Sets the expected order from a file, if it exists.
     pub(crate) fn expect_from(&self, file: &Path) {
         let text = uruk_files::read_left(file).map(String::from_utf8);
         if let Ok(Ok(text)) = text {
-            self.expect(&self.main, text.lines());
+            self.expect_names(&self.main, text.lines());
         }
     }
 

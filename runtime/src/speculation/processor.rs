@@ -10,8 +10,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::core::Core;
 use crate::host::clock::thread_time;
+use crate::speculation::Speculation;
 
 /// The share of the time of compiles for which a worker must have had a processor.
 const ENOUGH: f64 = 0.6;
@@ -51,13 +51,13 @@ impl Pace {
     /// Does some work, and returns how long to rest after it.
     pub(super) fn keep<R>(
         &mut self,
-        core: &Core,
+        core: &Speculation,
         work: impl FnOnce() -> R,
     ) -> (R, Option<Duration>) {
         let (before, start) = (thread_time(), Instant::now());
         let result = work();
         let had = thread_time().saturating_sub(before);
-        core.tiers.spent_aside(had);
+        core.counters.spent_aside(had);
         (result, self.note(had, start.elapsed()))
     }
 

@@ -24,13 +24,15 @@ use uruk_tiering::foresight::{Course, Sketch};
 
 use super::processor::{Pace, Watch};
 use super::{Flight, Front, Mail, Sketched, Speculation};
-use crate::core::{Body, Core, Module};
+use crate::code::body::Body;
+use crate::code::module::Module;
+use crate::code::names::Definition;
 use crate::events::Event;
 use crate::fork::thread::{self, rest};
 use crate::fork::{self, gate, panics};
-use crate::load::names::Definition;
 use crate::version::ahead::Ahead;
 use crate::version::calls;
+use crate::version::engines::OnLostThread;
 
 /// Shortest sleep of a worker that is out of guesses.
 const NAP: Duration = Duration::from_micros(50);
@@ -40,9 +42,6 @@ const MOST_NAPS: usize = 24;
 
 /// How long a first call polls whether a compile under way ends.
 const SPIN: Duration = Duration::from_micros(60);
-
-/// Time between checks, by first calls that joined a compile, whether it makes progress.
-pub(crate) const PATIENCE: Duration = Duration::from_micros(500);
 
 /// The next action of a worker.
 enum Turn {
@@ -57,15 +56,15 @@ enum Turn {
 }
 
 /// Starts the threads, if there are any.
-pub(crate) fn start(core: &Arc<Core>) {
-    let speculation = &core.speculation;
+pub(crate) fn start(core: &Arc<Speculation>) {
+    let speculation = core;
     for number in 0..speculation.most {
         add(core, number);
     }
 }
 
 /// Starts a thread.
-fn add(core: &Arc<Core>, number: usize) {
+fn add(core: &Arc<Speculation>, number: usize) {
     if !core.is_program() {
         fork::wait_at_exit();
     }
@@ -76,16 +75,20 @@ fn add(core: &Arc<Core>, number: usize) {
 }
 
 /// The main function of a thread that compiles ahead.
-fn work(core: &Arc<Core>) {
+fn work(core: &Arc<Speculation>) {
     {
         let _pass = gate::enter();
         calls::widen_heap();
     }
-    let goes_on = || !core.is_stopping() && core.speculation.is_on();
+    let goes_on = || !core.is_stopping() && core.is_on();
     let take_rest = |pace: &mut Pace, time| {
-        core.speculation.resting.fetch_add(1, Ordering::Relaxed);
+        core.resting.fetch_add(1, Ordering::Relaxed);
         pace.rest(time, goes_on);
-        core.speculation.resting.fetch_sub(1, Ordering::Relaxed);
+        core.resting.fetch_sub(1, Ordering::Relaxed);
+    };
+    let lost: OnLostThread = {
+        let core = Arc::clone(core);
+        Arc::new(move |message: &str| replace(&core, message))
     };
     let mut pace = Pace::new();
     let mut naps = 0;
@@ -97,7 +100,7 @@ fn work(core: &Arc<Core>) {
                 if let Some(caller) = core.stubs.last_caller() {
                     seat::avoid(caller);
                 }
-                pace.keep(core, || core.compile_ahead(id, &cancel, replace))
+                pace.keep(core, || core.compile_ahead(id, &cancel, &lost))
             }
             Turn::Read(module) => pace.keep(core, || core.read_ahead(&module)),
             turn => {
@@ -118,7 +121,7 @@ fn work(core: &Arc<Core>) {
                 std::thread::park();
                 let _pass = gate::enter();
                 let me = std::thread::current().id();
-                let idle = &mut core.speculation.front().idle;
+                let idle = &mut core.front().idle;
                 idle.retain(|idle| idle.id() != me);
                 continue;
             }
@@ -135,28 +138,28 @@ fn work(core: &Arc<Core>) {
 }
 
 /// Starts another thread in place of the calling one, which ends. Under a pass.
-fn replace(core: &Arc<Core>, message: &str) {
+fn replace(core: &Arc<Speculation>, message: &str) {
     rest::unfit();
     error!(message, "a thread that compiles ahead is lost");
-    add(core, core.speculation.threads());
+    add(core, core.threads());
 }
 
-impl Core {
+impl Speculation {
     /// The next action of the calling worker: if there is nothing to do, it naps if `may_nap`, else
     /// it is in line to be woken.
     fn next_ahead(self: &Arc<Self>, may_nap: bool) -> Turn {
         let news = self.learn_first_calls();
-        if let Some(module) = self.speculation.front().unread.pop() {
+        if let Some(module) = self.front().unread.pop() {
             return Turn::Read(module);
         }
         if (news || !may_nap)
             && let Some((id, cancel)) = self.guess_ahead()
         {
             // There may be more guesses.
-            self.speculation.wake();
+            self.wake();
             return Turn::Compile(id, cancel);
         }
-        let mut front = self.speculation.front();
+        let mut front = self.front();
         if may_nap || front.news {
             return Turn::Nap { news };
         }
@@ -168,12 +171,12 @@ impl Core {
 
     /// The function to be compiled next, by the guesses; noted as under way.
     fn guess_ahead(&self) -> Option<(FunctionId, Cancellation)> {
-        let mut mind = self.speculation.mind();
+        let mut mind = self.mind();
         while let Some(id) = mind.foresight.guess() {
             let has_code = self.stubs.has_code(id);
             let compiles = !has_code && matches!(self.body(id), Some(Body::Module(_)));
             let now = self.events.now();
-            match compiles.then(|| self.speculation.begin(id, now)).flatten() {
+            match compiles.then(|| self.begin(id, now)).flatten() {
                 Some(cancel) => return Some((id, cancel)),
                 None => mind.foresight.unguess(id),
             }
@@ -185,7 +188,7 @@ impl Core {
     /// news. Threads other than workers may call it, too.
     pub(crate) fn learn_first_calls(&self) -> bool {
         let (mail, told) = {
-            let mut front = self.speculation.front();
+            let mut front = self.front();
             let told = std::mem::take(&mut front.news);
             (std::mem::take(&mut front.mail), told)
         };
@@ -200,7 +203,7 @@ impl Core {
         }
         // Functions whose code was found ready were called before those whose code was not.
         news |= self.see_called();
-        let mut mind = self.speculation.mind();
+        let mut mind = self.mind();
         for (id, course) in bodies {
             mind.foresight.add(id, course);
         }
@@ -212,7 +215,7 @@ impl Core {
 
     /// Checks which functions compiled ahead were called; returns whether any was.
     pub(crate) fn see_called(&self) -> bool {
-        let mut mind = self.speculation.mind();
+        let mut mind = self.mind();
         // The first call ends the rest of the code.
         let is_called = |id: &mut FunctionId| {
             let has_code = self.stubs.entry(*id).is_some();
@@ -257,15 +260,15 @@ impl Core {
         self: &Arc<Self>,
         id: FunctionId,
         cancel: &Cancellation,
-        lost: fn(&Arc<Core>, &str),
+        lost: &OnLostThread,
     ) -> Option<String> {
         let on_fatal = {
-            let cancel = cancel.clone();
-            move |core: &Arc<Core>, message: &str| {
+            let (core, lost, cancel) = (Arc::clone(self), Arc::clone(lost), cancel.clone());
+            move |message: &str| {
                 if core.land(id, &cancel, false).is_some() {
                     core.fail(id, &core.fatal(id, message));
                 }
-                lost(core, message);
+                lost(message);
             }
         };
         let Ahead { published, panic } = self.make_ahead(id, cancel, on_fatal);
@@ -289,7 +292,7 @@ impl Core {
                 gate::leave_lost();
             }
         };
-        let readers = 1 + self.speculation.threads();
+        let readers = 1 + self.threads();
         fatal::guard(on_fatal, || {
             panics::contained(|| {
                 let _reading = self.counters.parts.enter(Part::Reading);
@@ -303,13 +306,13 @@ impl Core {
     /// Ends a flight; returns when a first call joined it, if one did.
     fn land(&self, id: FunctionId, cancel: &Cancellation, published: bool) -> Option<Duration> {
         {
-            let mut mind = self.speculation.mind();
+            let mut mind = self.mind();
             match published {
                 true => mind.prepared.push(id),
                 false => mind.foresight.unguess(id),
             }
         }
-        let mut front = self.speculation.front();
+        let mut front = self.front();
         match published {
             true => front.stats.compiled += 1,
             false => front.stats.failed += 1,
@@ -317,18 +320,18 @@ impl Core {
         let mut under_way = front.under_way.iter();
         let at = under_way.position(|flight| flight.cancel.is(cancel))?;
         let flight = front.under_way.swap_remove(at);
-        self.speculation.note_joined(&front);
+        self.note_joined(&front);
         flight.joined
     }
 
     /// Leaves the answer to a first call to the thread that compiles the function already, if there
     /// is one that makes progress; else the function is the calling worker's.
     pub(crate) fn join_ahead(&self, id: FunctionId) -> bool {
-        if !self.speculation.is_on() {
+        if !self.is_on() {
             return false;
         }
         {
-            let mut front = self.speculation.front();
+            let mut front = self.front();
             // No other thread begins it from here on.
             front.taken.insert(id);
             front.put(Mail::Called(id));
@@ -346,21 +349,21 @@ impl Core {
             }
             (0..50).for_each(|_| std::hint::spin_loop());
         }
-        let mut front = self.speculation.front();
+        let mut front = self.front();
         let Some(flight) = front.flight_of(id) else {
             // It had no result, or just ended.
             return false;
         };
         flight.joined = Some(taken);
         flight.pilot.begin();
-        self.speculation.note_joined(&front);
+        self.note_joined(&front);
         true
     }
 
     /// A first call that joined a compile whose thread makes no progress: the calling worker takes
     /// it over.
     pub(crate) fn stranded(&self) -> Option<FunctionId> {
-        let mut front = self.speculation.front();
+        let mut front = self.front();
         let mut joined = front
             .under_way
             .iter_mut()
@@ -368,16 +371,16 @@ impl Core {
         let flight = joined.find_map(|flight| (!flight.pilot.gets_on()).then_some(flight))?;
         flight.joined = None;
         let id = flight.function;
-        self.speculation.note_joined(&front);
+        self.note_joined(&front);
         Some(id)
     }
 
     /// Compiles a function ahead on a worker of first calls, while a call waits for a long compile
     /// ahead and its processor is idle; returns the text of a panic. `lost` as in
-    /// [`Core::compile_ahead`].
-    pub(crate) fn help_ahead(self: &Arc<Self>, lost: fn(&Arc<Core>, &str)) -> Option<String> {
+    /// [`Speculation::compile_ahead`].
+    pub(crate) fn help_ahead(self: &Arc<Self>, lost: &OnLostThread) -> Option<String> {
         {
-            let mut front = self.speculation.front();
+            let mut front = self.front();
             // One worker stays free for the next call.
             if front.helping + 1 >= self.jobs {
                 return None;
@@ -387,7 +390,7 @@ impl Core {
         self.learn_first_calls();
         let next = self.guess_ahead();
         let panic = next.and_then(|(id, cancel)| self.compile_ahead(id, &cancel, lost));
-        self.speculation.front().helping -= 1;
+        self.front().helping -= 1;
         panic
     }
 
@@ -427,7 +430,7 @@ impl Speculation {
     }
 
     /// Whether a first call waits for a compile ahead, so that a thread must check whether it
-    /// [makes progress](Core::stranded).
+    /// [makes progress](Speculation::stranded).
     pub(crate) fn is_joined(&self) -> bool {
         self.joined.load(Ordering::Relaxed)
     }

@@ -17,28 +17,30 @@ use uruk_base::locks::MutexGuard;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_codegen::{Cancellation, Counters, fatal};
 use uruk_reclaim::IdMap;
-use uruk_tiering::{Decision, Outcome, Publication, Purpose};
+use uruk_tiering::{Decision, Outcome, Purpose};
 
-use crate::core::Core;
+use crate::code::unit_body::UnitBody;
 use crate::error::Error;
 use crate::events::Event;
 use crate::fork::panics;
 use crate::fork::{self, gate, thread};
 use crate::host::clock::{nanos, process_time, thread_time};
-use crate::load::room::REST;
+use crate::host::room::REST;
 use crate::tiers::Control;
+use crate::tiers::TierState;
 use crate::tiers::guided::Step;
 use crate::tiers::jobs::{Job, Jobs};
 use crate::tiers::warmth::{self, Turn};
 use crate::version::calls;
-use crate::version::{Made, Request};
+use crate::version::request::Made;
+use crate::version::request::Request;
 
 /// How long the controller does nothing after it panicked.
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
 /// Starts the controller's thread, if functions move between tiers.
-pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
-    if !core.tiers.is_auto() {
+pub(crate) fn start(core: &Arc<TierState>) -> Result<(), Error> {
+    if !core.choices.is_auto() {
         return Ok(());
     }
     thread::spawn(String::from("uruk-tiers"), core.serving.work(core, control))
@@ -52,10 +54,10 @@ pub(crate) struct Runs {
 }
 
 /// The controller's thread.
-fn control(core: &Arc<Core>) {
+fn control(core: &Arc<TierState>) {
     {
         let _pass = gate::enter();
-        let mut thread = core.tiers.thread.lock();
+        let mut thread = core.thread.lock();
         *thread = Some(std::thread::current());
     }
     let mut slept = false;
@@ -82,14 +84,14 @@ fn control(core: &Arc<Core>) {
             error!(panic, "a look at the counters panicked");
         }
         let until = nanos(core.events.now() + interval).0;
-        core.tiers.asleep_until.store(until, Ordering::Relaxed);
+        core.asleep_until.store(until, Ordering::Relaxed);
         std::thread::park_timeout(interval);
-        core.tiers.asleep_until.store(u64::MAX, Ordering::Relaxed);
+        core.asleep_until.store(u64::MAX, Ordering::Relaxed);
     }
 }
 
 /// A background worker: waits for jobs until the session ends.
-fn work(core: &Arc<Core>) {
+fn work(core: &Arc<TierState>) {
     {
         let _pass = gate::enter();
         calls::widen_heap();
@@ -97,7 +99,7 @@ fn work(core: &Arc<Core>) {
     let mut lowered = false;
     while !core.is_stopping() {
         let pass = gate::enter_after_forks();
-        let turn = Turn::next(&mut core.tiers.jobs());
+        let turn = Turn::next(&mut core.jobs());
         if !lowered && !matches!(turn, Turn::Wait) {
             core.before_first(&turn);
             lowered = true;
@@ -115,7 +117,7 @@ fn work(core: &Arc<Core>) {
                 }
                 let _pass = gate::enter();
                 let me = std::thread::current().id();
-                core.tiers.jobs().idle.retain(|idle| idle.id() != me);
+                core.jobs().idle.retain(|idle| idle.id() != me);
                 continue;
             }
         };
@@ -130,7 +132,7 @@ fn work(core: &Arc<Core>) {
     }
 }
 
-impl Core {
+impl TierState {
     /// Reads the counters once and starts the compiles that the controller decided; returns the
     /// time until the next look.
     fn look(self: &Arc<Self>) -> Duration {
@@ -142,10 +144,10 @@ impl Core {
         let before = thread_time();
         let now = nanos(self.events.now());
         let busy = self.speculation.is_busy(self.events.now());
-        warmth::look(&mut self.tiers.jobs(), self.events.now(), busy);
+        warmth::look(&mut self.jobs(), self.events.now(), busy);
         let mut decisions = Vec::new();
         let interval = {
-            let mut control = self.tiers.control();
+            let mut control = self.control();
             let Control {
                 controller,
                 watched,
@@ -153,13 +155,13 @@ impl Core {
                 processor,
                 looked,
             } = &mut *control;
-            let used = process_time().saturating_sub(self.tiers.aside());
+            let used = process_time().saturating_sub(self.counters.aside());
             let used = used.max(*processor);
             let known = std::mem::replace(processor, used);
             controller.on_processor_time(now, nanos(used.saturating_sub(known)));
             let between = now - std::mem::replace(looked, now);
             let mut counted: IdMap<u32, (FunctionId, u64, u64)> = IdMap::default();
-            self.tiers.counts.read(watched.list(), |id, added| {
+            self.counts.read(watched.list(), |id, added| {
                 let (entries, loops) = (u64::from(added.entries), u64::from(added.loops));
                 *totals.entry(id).or_default() += entries;
                 counted.insert(id.index(), (id, entries, loops));
@@ -177,7 +179,7 @@ impl Core {
         for decision in decisions {
             self.carry_out(decision);
         }
-        for (request, decided) in self.tiers.profiles.due(self.events.now()) {
+        for (request, decided) in self.profiles.due(self.events.now()) {
             self.put_job(request, decided, false);
         }
         Duration::from_nanos(interval.0)
@@ -195,7 +197,7 @@ impl Core {
             } => match self.stubs.function(function.0) {
                 Some(id) => {
                     let continues = self.function(id).is_some_and(|it| it.origin.is_some());
-                    let runs = self.tiers.versions.seen(id).published().is_some();
+                    let runs = self.versions.seen(id).published().is_some();
                     let request = Request {
                         ahead: false,
                         function: id,
@@ -221,46 +223,12 @@ impl Core {
         }
     }
 
-    /// Compiles a function at `tier` as `version` and publishes it, on the calling thread.
-    pub(crate) fn compile_at(
-        self: &Arc<Self>,
-        id: FunctionId,
-        version: VersionId,
-        tier: Tier,
-    ) -> Result<(), Error> {
-        let published = self.tiers.versions.seen(id).published();
-        let purpose = match published {
-            Some(_) => Purpose::Change,
-            None => Purpose::First,
-        };
-        let request = Request {
-            ahead: false,
-            function: id,
-            version,
-            tier,
-            purpose,
-        };
-        let made = match self.make(request, None, &Cancellation::new()) {
-            // The function was replaced or removed meanwhile, as if right after the compile.
-            Err(cause) if cause.is_cancelled() => return Ok(()),
-            made => made?,
-        };
-        if let Publication::Published { .. } = made.publication {
-            let now = self.events.now();
-            match purpose {
-                Purpose::First => self.tiers.on_compiled(now, id, tier, &made),
-                Purpose::Change => self.tiers.on_published(now, id, tier, &made),
-            }
-        }
-        Ok(())
-    }
-
     /// Starts a first worker before there is a job. A program that runs for longer than the first
     /// interval between looks will have one. Its hot function then need not wait for a thread to
     /// start, nor for LLVM's first compile at tier 2 if there are loops.
     fn prepare_worker(self: &Arc<Self>) {
-        let running = !self.tiers.control().watched.is_empty();
-        let jobs = self.tiers.jobs();
+        let running = !self.control().watched.is_empty();
+        let jobs = self.jobs();
         if jobs.workers == 0 && running {
             self.add_worker(jobs);
         }
@@ -268,7 +236,7 @@ impl Core {
 
     /// Starts a worker if there may be another.
     pub(crate) fn add_worker(self: &Arc<Self>, mut jobs: MutexGuard<'_, Jobs>) {
-        if jobs.workers >= self.tiers.background_jobs() {
+        if jobs.workers >= self.background_jobs() {
             return;
         }
         if !self.is_program() {
@@ -279,7 +247,7 @@ impl Core {
         drop(jobs);
         if let Err(cause) = self.spawn_worker(name) {
             warn!(%cause, "no background worker: functions stay where they are");
-            self.tiers.jobs().workers -= 1;
+            self.jobs().workers -= 1;
         }
     }
 
@@ -293,20 +261,20 @@ impl Core {
         panics::contained(|| self.tell_lost(message));
         if let Err(cause) = self.spawn_worker(String::from("uruk-opt")) {
             warn!(%cause, message, "no background worker in place of one that was lost");
-            self.tiers.jobs().workers -= 1;
+            self.jobs().workers -= 1;
         }
     }
 
     /// Ends a job whose worker panicked.
     fn give_up_job(self: &Arc<Self>, request: Request, cancel: &Cancellation, cause: &Error) {
-        self.tiers.jobs().ended(cancel);
-        let versions = self.tiers.versions.seen(request.function);
+        self.jobs().ended(cancel);
+        let versions = self.versions.seen(request.function);
         versions.fail(request.version);
         panics::contained(|| self.tell_failed(request, cause));
         let function = self.name_of(request.function);
         warn!(function, %cause, "a background worker is lost; the function runs on as it is");
         let compile = Nanos::ZERO;
-        let decided = self.tiers.profiles.decided(request.version);
+        let decided = self.profiles.decided(request.version);
         self.job_ended(decided.version, Outcome::Failed { compile }, None);
     }
 
@@ -346,21 +314,21 @@ impl Core {
         let cancel = job.cancel.clone();
         let before = thread_time();
         // A version with probes has hardly been sampled when it has counted enough.
-        let counts = self.counts_for_tuning(request.function) || job.counters;
+        let counts = self.engines().counts_for_tuning(request.function) || job.counters;
         let first = self.profile_first(request, queued, &cancel);
         let (request, result) = match first {
             Ok(Step::Later) => {
-                self.tiers.jobs().ended(&cancel);
+                self.jobs().ended(&cancel);
                 let spent = thread_time().saturating_sub(before);
-                self.tiers.profiles.charge(request.version, spent);
+                self.profiles.charge(request.version, spent);
                 return None;
             }
             Ok(Step::Now(request)) if counts => {
-                let mut how = self.tiers.how(request.tier).counting(Counters::Entry);
+                let mut how = self.choices.how(request.tier).counting(Counters::Entry);
                 if request.tier == Tier::Guided {
                     how = self.guide(request.function, how);
                 }
-                let how = self.tuned(request.function, how);
+                let how = self.engines().tuned(request.function, how);
                 (request, self.make_as(request, how, Some(queued), &cancel))
             }
             Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
@@ -368,6 +336,22 @@ impl Core {
         };
         let spent = thread_time().saturating_sub(before);
         self.end_job(job, request, result, spent)
+    }
+
+    /// Hands a job for a unit to a thread for code of embedders.
+    fn hand_over(self: &Arc<Self>, job: Job, unit: UnitBody) {
+        let core = Arc::clone(self);
+        self.hands.start(move || {
+            let _pass = gate::enter();
+            // These may be the last handles of the session: they are dropped before the pass.
+            let (core, unit) = (core, unit);
+            let (request, queued) = (job.request, job.queued);
+            let result = core
+                .engines()
+                .improve(request, &unit, Some(queued), &job.cancel);
+            // The time of other compilers says nothing about this session's compiles.
+            core.end_job(job, request, result, Duration::ZERO);
+        });
     }
 
     /// Ends a job that took this much processor time; returns the text of a panic.
@@ -378,14 +362,14 @@ impl Core {
         result: Result<Made, Error>,
         spent: Duration,
     ) -> Option<String> {
-        let interrupted = self.tiers.jobs().ended(&job.cancel);
+        let interrupted = self.jobs().ended(&job.cancel);
         if interrupted && matches!(&result, Err(cause) if cause.is_cancelled()) {
             self.put_again(request, job);
             return None;
         }
         let panic = result.as_ref().err().and_then(Error::panic);
         let panic = panic.map(str::to_owned);
-        let decided = self.tiers.profiles.decided(request.version);
+        let decided = self.profiles.decided(request.version);
         let compile = nanos(spent + decided.spent);
         let (outcome, runs) = self.outcome(request, result, compile);
         let published = runs.is_some();
@@ -408,9 +392,12 @@ impl Core {
         let now = nanos(self.events.now());
         let mut next = Vec::new();
         {
-            let mut control = self.tiers.control();
+            let mut control = self.control();
             // Another version may have been published over it since, and reported already.
-            let runs = runs.filter(|runs| self.tiers.versions.runs(&runs.request));
+            let runs = runs.filter(|runs| {
+                self.versions
+                    .runs(runs.request.function, runs.request.version)
+            });
             let outcome = match outcome {
                 Outcome::Published { compile, .. } if runs.is_none() => Outcome::Late { compile },
                 outcome => outcome,
@@ -423,7 +410,7 @@ impl Core {
                     tier,
                     ..
                 } = request;
-                let seen = self.tiers.counts.now(function);
+                let seen = self.counts.now(function);
                 control.watch(function, counters, seen);
                 if version != decided {
                     let controller = &mut control.controller;
@@ -441,7 +428,7 @@ impl Core {
 
     /// Reverts to the version before `version`.
     fn revert(self: &Arc<Self>, id: FunctionId, version: VersionId) {
-        let versions = self.tiers.versions.seen(id);
+        let versions = self.versions.seen(id);
         match versions.revert(version, |entry| self.stubs.publish(id, entry)) {
             Ok(reverted) => {
                 let at = self.events.now();
@@ -449,9 +436,9 @@ impl Core {
                 let restored = reverted.restored;
                 let tier = self.tier_of(id, restored).unwrap_or(Tier::Baseline);
                 let of_ir = self.function(id).is_some();
-                let counts = tier == Tier::Baseline && self.tiers.is_auto() && of_ir;
-                let mut control = self.tiers.control();
-                control.watch(id, counts, self.tiers.counts.now(id));
+                let counts = tier == Tier::Baseline && self.choices.is_auto() && of_ir;
+                let mut control = self.control();
+                control.watch(id, counts, self.counts.now(id));
                 let controller = &mut control.controller;
                 controller.reverted(nanos(at), id, restored, tier, counts);
                 drop(control);

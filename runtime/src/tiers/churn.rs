@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::core::Core;
 use crate::error::Error;
+use crate::tiers::TierState;
 #[cfg(doc)]
 use uruk_base::Tiers;
 
@@ -16,19 +16,19 @@ const CHURNED_EACH: usize = 4;
 /// functions must end within seconds, too.
 const CHURNED_GENTLY: usize = 64;
 
-impl Core {
+impl TierState {
     /// Moves the next functions in turn to another tier, under [`Tiers::Churn`].
     pub(crate) fn churn(self: &Arc<Self>) -> Result<(), Error> {
-        let gently = self.tiers.churned_functions() >= CHURNED_GENTLY;
+        let gently = self.churned_functions() >= CHURNED_GENTLY;
         for _ in 0..if gently { 1 } else { CHURNED_EACH } {
-            let Some((id, tier)) = self.tiers.next_churned() else {
+            let Some((id, tier)) = self.next_churned() else {
                 break;
             };
-            match self.compile_at(id, self.tiers.versions.ids.next(), tier) {
+            match self.compile_at(id, self.versions.ids.next(), tier) {
                 // Another worker has its turn at the same function.
                 Ok(()) | Err(Error::Version { .. }) => {}
                 // The function was removed.
-                Err(_) if self.body(id).is_none() => self.tiers.end_churn_of(id),
+                Err(_) if self.body(id).is_none() => self.end_churn_of(id),
                 Err(cause) => return Err(cause),
             }
         }

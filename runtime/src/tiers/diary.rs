@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use uruk_base::locks::Mutex;
 
-use crate::core::Core;
 use crate::fork::gate;
+use crate::tiers::TierState;
 
 /// Bytes of a recording, at most.
 const LIMIT: u64 = 256 << 20;
@@ -40,13 +40,13 @@ impl Write for PolicyText {
     }
 }
 
-impl Core {
+impl TierState {
     /// Records the input of the tiering policy from now on to `out`.
     ///
     /// # Errors
     /// The errors of `out` at the end of the previous recording.
     pub(crate) fn record_policy(&self, out: Box<dyn Write + Send>) -> io::Result<()> {
-        let mut control = self.tiers.control();
+        let mut control = self.control();
         control
             .controller
             .record(Box::new(BufWriter::new(out)), LIMIT)
@@ -56,12 +56,12 @@ impl Core {
     pub(crate) fn record_policy_text(&self) -> io::Result<PolicyText> {
         let text = PolicyText::default();
         let out = Box::new(BufWriter::new(text.clone()));
-        self.tiers.control().controller.record(out, LIMIT)?;
+        self.control().controller.record(out, LIMIT)?;
         Ok(text)
     }
 
     pub(crate) fn end_policy_record(&self) -> io::Result<()> {
         let _busy = gate::enter();
-        self.tiers.control().controller.end_recording()
+        self.control().controller.end_recording()
     }
 }

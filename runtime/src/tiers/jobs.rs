@@ -26,21 +26,17 @@
 //! - Background workers have niceness 5. With 10 they got a tenth of a busy processor and a
 //!   tier-up of an interpreter's loop took seconds.
 
+mod orders;
+
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::thread::Thread;
 use std::time::Duration;
 
-use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_base::{FunctionId, VersionId};
-use uruk_codegen::{Cancellation, CodegenError};
-use uruk_session::Tracker;
-use uruk_tiering::Outcome;
+use uruk_base::VersionId;
+use uruk_codegen::Cancellation;
 
-use crate::core::Core;
-use crate::error::Error;
 use crate::tiers::warmth::Warmth;
-use crate::version::Request;
+use crate::version::request::Request;
 
 /// A compile in the background.
 #[derive(Clone)]
@@ -130,172 +126,6 @@ impl Jobs {
     }
 }
 
-/// The tokens of all versions under way, also of first calls. Those of threads that LLVM
-/// took down stay: some words each.
-#[derive(Default)]
-pub(crate) struct UnderWay(Mutex<Vec<Going>>);
-
-/// A version under way.
-struct Going {
-    function: FunctionId,
-    version: VersionId,
-    cancel: Cancellation,
-    /// The request to a unit: the requesting thread waits for an embedder's code, which need not
-    /// check a token.
-    asked: Option<Tracker>,
-}
-
-/// A version is under way as long as this lives.
-pub(crate) struct Entered<'a> {
-    list: &'a UnderWay,
-    version: VersionId,
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        let gone = {
-            let mut list = self.list.lock();
-            let gone = list.iter().position(|one| one.version == self.version);
-            gone.map(|at| list.swap_remove(at))
-        };
-        // A handle of the session is dropped without the lock.
-        drop(gone);
-    }
-}
-
-impl UnderWay {
-    fn lock(&self) -> MutexGuard<'_, Vec<Going>> {
-        self.0.lock()
-    }
-
-    /// Enters a version whose compile begins; `cancel` ends it early.
-    pub(crate) fn enter(&self, request: &Request, cancel: &Cancellation) -> Entered<'_> {
-        let (function, version) = (request.function, request.version);
-        self.lock().push(Going {
-            function,
-            version,
-            cancel: cancel.clone(),
-            asked: None,
-        });
-        Entered {
-            list: self,
-            version,
-        }
-    }
-
-    /// Notes that a unit was asked for `version`, which is under `tracker`.
-    pub(crate) fn asks(&self, version: VersionId, tracker: &Tracker) {
-        let mut list = self.lock();
-        let mut going = list.iter_mut();
-        if let Some(one) = going.find(|one| one.version == version) {
-            one.asked = Some(tracker.clone());
-        }
-    }
-
-    /// Ends the compiles of `versions`, and the waits for requests to units.
-    pub(crate) fn cancel(&self, versions: &[VersionId]) {
-        if versions.is_empty() {
-            return;
-        }
-        let mut asked = Vec::new();
-        for one in &*self.lock() {
-            if versions.contains(&one.version) {
-                one.cancel.cancel();
-                asked.extend(one.asked.clone());
-            }
-        }
-        for tracker in asked {
-            // It fails only if it is gone already.
-            let _ = tracker.remove();
-        }
-    }
-
-    /// In the child of a fork, no thread compiles. Returns the requests to units, whose code runs
-    /// without a pass: no thread will answer them.
-    #[must_use]
-    pub(crate) fn after_fork_child(&self) -> Vec<(FunctionId, VersionId)> {
-        let lost = std::mem::take(&mut *self.lock());
-        lost.into_iter()
-            .map(|one| (one.function, one.version))
-            .collect()
-    }
-}
-
-impl Core {
-    /// Puts a job into the queue, and makes sure that a worker takes it.
-    pub(crate) fn put_job(self: &Arc<Self>, request: Request, decided: VersionId, counters: bool) {
-        let job = Job {
-            request,
-            decided,
-            queued: self.events.now(),
-            counters,
-            cancel: Cancellation::new(),
-            again: false,
-        };
-        let mut jobs = self.tiers.jobs();
-        if jobs.over {
-            return;
-        }
-        jobs.waiting.push_back(job);
-        if let Some(worker) = jobs.idle.pop() {
-            worker.unpark();
-            return;
-        }
-        // Another worker would repeat the work of the one that warms up, and both would take
-        // longer.
-        if jobs.warmth == Warmth::Warming && jobs.waiting.len() == 1 {
-            return;
-        }
-        self.add_worker(jobs);
-    }
-
-    /// Puts a job back that a fork interrupted, for the calling worker or one that is free before:
-    /// it comes first. `request` is the step that it had reached.
-    pub(crate) fn put_again(&self, request: Request, job: Job) {
-        let mut jobs = self.tiers.jobs();
-        if !jobs.over {
-            jobs.waiting.push_front(Job {
-                request,
-                cancel: Cancellation::new(),
-                again: true,
-                ..job
-            });
-        }
-    }
-
-    /// Cancels the controller's request `version`, as early as possible.
-    pub(crate) fn cancel(self: &Arc<Self>, function: FunctionId, version: VersionId) {
-        let waited = self.tiers.jobs().cancel(version);
-        self.tiers.under_way.cancel(&[version]);
-        if let Some(id) = self.stubs.function(function.0) {
-            // A version that is ready by now is late, and dropped.
-            self.tiers.versions.seen(id).cancel(version);
-        }
-        if let Some(job) = &waited {
-            // It may have been a guided one.
-            self.tiers.profiles.decided(job.request.version);
-        }
-        if self.tiers.profiles.cancel(version) || waited.is_some() {
-            self.job_ended(version, Outcome::Cancelled, None);
-        }
-    }
-
-    /// Interrupts the compiles in the background; they begin again once a fork is over.
-    pub(crate) fn interrupt_jobs(&self) {
-        self.tiers.jobs().interrupt();
-    }
-
-    /// The error of a job that was cancelled between two compiles.
-    pub(crate) fn cancelled(&self, id: FunctionId) -> Error {
-        let function = self.function(id);
-        let module = function.map(|f| f.module.readers.bitcode().name().to_owned());
-        Error::Codegen(CodegenError::Cancelled {
-            module: module.unwrap_or_default(),
-            unit: self.name_of(id).to_owned(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -308,7 +138,7 @@ mod tests {
     use uruk_tiering::Purpose;
 
     use super::{Job, Jobs};
-    use crate::version::Request;
+    use crate::version::request::Request;
 
     fn job(function: FunctionId, number: u64) -> Job {
         Job {

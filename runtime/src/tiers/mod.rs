@@ -8,12 +8,10 @@
 //! |---|---|---|
 //! | `TierState::control` | the controller is told or asked something | `Counts`, `Versions`, `Continuations` (`loops`), `PolicyText` |
 //! | `TierState::jobs` | a job is put or taken | nothing |
-//! | `TierState::under_way` | a version is begun, asked for, ended or cancelled | nothing |
 //! | `TierState::churned` | a function is put or taken | nothing |
 
 pub(crate) mod background;
 mod churn;
-pub(crate) mod counts;
 pub(crate) mod diary;
 pub(crate) mod eviction;
 pub(crate) mod guided;
@@ -24,73 +22,62 @@ mod warmth;
 mod watched;
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_base::{FunctionId, Nanos, Tier, Tiers, Variant, VersionId};
-use uruk_codegen::{Compile, Counters, warm};
-use uruk_profiler::{Choice, Settings, Sizes};
-use uruk_tiering::{Config, Controller, FirstCode};
+use uruk_base::{FunctionId, Nanos, Tier, Tiers, VersionId};
+use uruk_codegen::warm;
+use uruk_tiering::{Controller, FirstCode};
 
+use crate::fork::gate;
 use crate::host::clock::{nanos, process_time};
-use crate::tiers::counts::{Count, Counts};
+use crate::speculation::Speculation;
+use crate::tiers::eviction::Eviction;
 use crate::tiers::guided::Profiles;
-use crate::tiers::jobs::{Jobs, UnderWay};
+use crate::tiers::jobs::Jobs;
 use crate::tiers::sampling::Sampling;
+use crate::tiers::settings::TierSettings;
 use crate::tiers::watched::Watched;
-use crate::tuning::TuneSettings;
-use crate::version::Made;
-use crate::version::records::Versions;
-
-/// Settings of [`TierState`].
-#[derive(Debug, Clone, Default)]
-pub(crate) struct TierSettings {
-    pub(crate) tiers: Tiers,
-    /// Under [`Tiers::Auto`], whether first code is of tier 2.
-    pub(crate) over_native: bool,
-    /// The compiler of tier 1.
-    pub(crate) baseline: crate::version::baseline::Baseline,
-    /// Whether tiers 2 and 3 may contract floating-point operations; whether nothing is inlined
-    /// across modules; whether functions are compiled ahead of their calls.
-    pub(crate) contract: bool,
-    pub(crate) apart: bool,
-    pub(crate) speculate: bool,
-    pub(crate) policy: Config,
-    pub(crate) tuning: TuneSettings,
-    /// The variant for compiles above tier 1, unless tuning finds a better one.
-    pub(crate) variant: Variant,
-    /// Bytes of code of functions above which cold code is evicted.
-    pub(crate) code_budget: Option<u64>,
-    pub(crate) sampling: Choice,
-    pub(crate) sizes: Sizes,
-    pub(crate) rates: Settings,
-}
+use crate::version::counts::Count;
+use crate::version::request::Made;
+use std::ops::Deref;
 
 /// The tiering state of a session.
 pub(crate) struct TierState {
     settings: TierSettings,
-    pub(crate) counts: Counts,
-    pub(crate) versions: Versions,
+    pub(crate) eviction: Eviction,
     pub(crate) sampling: Sampling,
     pub(crate) profiles: Profiles,
     control: Mutex<Control>,
     jobs: Mutex<Jobs>,
-    pub(crate) under_way: UnderWay,
     /// When the controller's thread looks again, in ns since the session was made; `u64::MAX` while
     /// it is awake. A hint: a thread that sees too late a time wakes it in vain.
     pub(crate) asleep_until: AtomicU64,
     pub(crate) thread: Mutex<Option<Thread>>,
-    /// The function the program starts at: index plus one; 0 for none.
-    entry_point: AtomicUsize,
-    /// Processor time, in ns, of threads that compile ahead of requests: they give way,
-    /// and are no load. Each adds its time at the end of a compile.
-    aside: AtomicU64,
     /// Under [`Tiers::Churn`], the functions with code and their tiers; next in turn first.
     churned: Mutex<VecDeque<(FunctionId, Tier)>>,
+    /// The room below, and all that it is above.
+    pub(crate) speculation: Arc<Speculation>,
+    end: gate::End,
+}
+
+/// The room below.
+impl Deref for TierState {
+    type Target = Arc<Speculation>;
+
+    fn deref(&self) -> &Arc<Speculation> {
+        &self.speculation
+    }
+}
+
+/// Takes a pass: the fields take locks of the session when they are dropped.
+impl Drop for TierState {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
 }
 
 pub(crate) struct Control {
@@ -116,20 +103,18 @@ impl Control {
 }
 
 impl TierState {
-    /// The state of a session whose code lies in `code`.
-    pub(crate) fn new(settings: TierSettings, code: Range<u64>) -> TierState {
-        let sampling = Sampling::new(&settings, code);
-        let versions = Versions::default();
+    /// The tiering state of a session.
+    pub(crate) fn new(settings: TierSettings, speculation: Arc<Speculation>) -> Arc<TierState> {
+        let sampling = Sampling::new(&settings);
         let mut policy = settings.policy.clone();
         if settings.tuning.on {
             // Versions are compared where they take turns, not by the controller's samples.
             policy.slower = f64::MAX;
         }
-        let controller = Controller::new(&policy, Arc::clone(&versions.ids));
-        TierState {
+        let controller = Controller::new(&policy, Arc::clone(&speculation.versions.ids));
+        Arc::new(TierState {
+            eviction: Eviction::new(settings.code_budget),
             settings,
-            counts: Counts::default(),
-            versions,
             sampling,
             profiles: Profiles::default(),
             control: Mutex::new(Control {
@@ -140,119 +125,17 @@ impl TierState {
                 looked: Nanos::ZERO,
             }),
             jobs: Mutex::default(),
-            under_way: UnderWay::default(),
             asleep_until: AtomicU64::new(u64::MAX),
             thread: Mutex::new(None),
-            entry_point: AtomicUsize::new(0),
-            aside: AtomicU64::new(0),
             churned: Mutex::default(),
-        }
-    }
-
-    /// True if functions move between tiers.
-    pub(crate) fn is_auto(&self) -> bool {
-        self.settings.tiers == Tiers::Auto
-    }
-
-    /// The variant for code above tier 1, by default.
-    pub(crate) fn variant(&self) -> Variant {
-        self.settings.variant
-    }
-
-    /// True if nothing is inlined across modules.
-    pub(crate) fn is_apart(&self) -> bool {
-        self.settings.apart
+            speculation,
+            end: gate::End::default(),
+        })
     }
 
     /// Background compiles at the same time.
     pub(crate) fn background_jobs(&self) -> usize {
-        match self.is_auto() {
-            true => self.settings.policy.jobs as usize,
-            false => 0,
-        }
-    }
-
-    /// Whether functions have native code, which runs until there is a better version.
-    pub(crate) fn is_over_native(&self) -> bool {
-        self.settings.over_native
-    }
-
-    /// The tier of a function's first version.
-    pub(crate) fn first(&self) -> Tier {
-        match self.settings.tiers {
-            Tiers::Auto if self.settings.over_native => Tier::Optimized,
-            Tiers::Auto | Tiers::Churn | Tiers::Leave(_) => Tier::Baseline,
-            // Nothing is compiled as native code.
-            Tiers::Fixed(tier) => tier.max(Tier::Baseline),
-        }
-    }
-
-    /// The tier of a version that is never replaced, where others start at `tier`.
-    pub(crate) fn only(&self, tier: Tier) -> Tier {
-        match self.settings.tiers {
-            Tiers::Auto => tier.max(Tier::Optimized),
-            Tiers::Fixed(_) | Tiers::Churn | Tiers::Leave(_) => tier,
-        }
-    }
-
-    /// The settings of a compile at `tier`.
-    pub(crate) fn how(&self, tier: Tier) -> Compile {
-        let counters = match (self.settings.tiers, tier) {
-            (Tiers::Auto | Tiers::Churn | Tiers::Leave(_), Tier::Baseline) => Counters::Entry,
-            _ => Counters::None,
-        };
-        let mut how = Compile::at(tier)
-            .counting(counters)
-            .contracting(self.settings.contract);
-        if tier > Tier::Baseline {
-            how = how.varied(self.settings.variant);
-        }
-        how.leaves = matches!(self.settings.tiers, Tiers::Auto | Tiers::Leave(_));
-        how
-    }
-
-    /// Number of passes after which a loop is left, if every loop is left.
-    pub(crate) fn leaves_after(&self) -> Option<impl Fn(FunctionId, usize) -> u32 + use<>> {
-        let Tiers::Leave(passes) = self.settings.tiers else {
-            return None;
-        };
-        Some(move |id: FunctionId, place: usize| match passes {
-            0..=50 => passes,
-            seed => {
-                let mixed = (u64::from(seed) << 32 | u64::from(id.index())) ^ (place as u64) << 20;
-                let mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                match mixed >> 32 & 3 {
-                    0 => 1,
-                    1 => 2,
-                    _ => (mixed >> 40) as u32 % 50 + 1,
-                }
-            }
-        })
-    }
-
-    /// True if code of tier 1 counts.
-    pub(crate) fn counts_at_baseline(&self) -> bool {
-        self.how(Tier::Baseline).counters == Counters::Entry
-    }
-
-    /// Adds processor time that a thread spent on compiles that no caller requested.
-    pub(crate) fn spent_aside(&self, time: Duration) {
-        self.aside.fetch_add(nanos(time).0, Ordering::Relaxed);
-    }
-
-    /// Processor time spent on compiles that no caller requested.
-    fn aside(&self) -> Duration {
-        Duration::from_nanos(self.aside.load(Ordering::Relaxed))
-    }
-
-    /// Sets the function at which the program starts: it is called once.
-    pub(crate) fn set_entry_point(&self, id: FunctionId) {
-        self.entry_point
-            .store(id.index() as usize + 1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_entry_point(&self, id: FunctionId) -> bool {
-        self.entry_point.load(Ordering::Relaxed) == id.index() as usize + 1
+        self.settings.background_jobs()
     }
 
     pub(crate) fn control(&self) -> MutexGuard<'_, Control> {
@@ -306,7 +189,7 @@ impl TierState {
         if self.settings.tiers == Tiers::Churn {
             self.churned().push_back((id, tier));
         }
-        if !self.is_auto() {
+        if !self.choices.is_auto() {
             return;
         }
         if made.facts.loops != 0 && self.settings.policy.cpus > 1 {
@@ -446,6 +329,18 @@ impl TierState {
         }
     }
 
+    /// Drops the records of a function that was removed.
+    pub(crate) fn forget(&self, id: FunctionId) {
+        let mut control = self.control();
+        control.controller.removed(id);
+        control.watch(id, false, Count::default());
+        control.entries.remove(&id);
+        // The stub may become another function's.
+        self.counts.clear(id);
+        drop(control);
+        self.profiles.forget(id);
+    }
+
     /// In the child of a fork: the session's threads are gone, no version under way will end.
     pub(crate) fn after_fork_child(&self) {
         *self.jobs() = Jobs::default();
@@ -460,5 +355,6 @@ impl TierState {
     }
 }
 
+pub(crate) mod settings;
 #[cfg(test)]
 mod tests;

@@ -5,11 +5,12 @@ use uruk_base::Nanos;
 use uruk_tiering::{Outcome, Publication};
 
 use super::background::Runs;
-use crate::core::Core;
 use crate::error::Error;
-use crate::version::{Made, Request};
+use crate::tiers::TierState;
+use crate::version::request::Made;
+use crate::version::request::Request;
 
-impl Core {
+impl TierState {
     /// The outcome of a background compile, and the version that runs now.
     pub(super) fn outcome(
         &self,

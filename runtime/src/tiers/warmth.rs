@@ -24,11 +24,12 @@ use tracing::warn;
 use uruk_base::Part;
 use uruk_codegen::{fatal, warm};
 
-use crate::core::{Body, Core};
+use crate::code::body::Body;
 use crate::fork::gate;
 use crate::fork::panics;
 use crate::host::clock::thread_time;
 use crate::host::llvm;
+use crate::tiers::TierState;
 use crate::tiers::jobs::{Job, Jobs};
 
 /// Processor time of a warm-up after LLVM was just loaded.
@@ -122,7 +123,7 @@ fn wake(jobs: &mut Jobs) {
     }
 }
 
-impl Core {
+impl TierState {
     /// Lowers the priority of the calling worker from its first job on. A thread that loads LLVM
     /// holds the dynamic loader's lock, and the end of the process waits for that: seconds on a
     /// busy machine, at low priority. So LLVM is loaded before. Under a pass.
@@ -150,7 +151,7 @@ impl Core {
                     message,
                     "LLVM took a background worker down before its first job"
                 );
-                let mut jobs = core.tiers.jobs();
+                let mut jobs = core.jobs();
                 jobs.warmth = Warmth::Warm;
                 jobs.workers -= 1;
                 match jobs.waiting.is_empty() {
@@ -161,7 +162,7 @@ impl Core {
             }
         };
         fatal::guard(on_fatal, || {
-            let wanted = || self.is_stopping() || !self.tiers.jobs().waiting.is_empty();
+            let wanted = || self.is_stopping() || !self.jobs().waiting.is_empty();
             let before = thread_time();
             let panic = panics::contained(|| {
                 let _warming = self.counters.parts.enter(Part::Warming);
@@ -170,8 +171,8 @@ impl Core {
                 }
             });
             let spent = thread_time().saturating_sub(before);
-            self.tiers.spent_aside(spent);
-            self.tiers.jobs().warmth = Warmth::Warm;
+            self.counters.spent_aside(spent);
+            self.jobs().warmth = Warmth::Warm;
             panic
         })
     }

@@ -4,7 +4,7 @@ use uruk_base::FunctionId;
 use uruk_base::allocated::{of_map, of_vec};
 use uruk_reclaim::IdMap;
 
-use crate::tiers::counts::Count;
+use crate::version::counts::Count;
 
 /// Functions and their counts, in no order; each change costs the same however many
 /// there are.

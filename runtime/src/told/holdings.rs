@@ -3,7 +3,7 @@
 //! | memory | found by | owner |
 //! |---|---|---|
 //! | versions | the table of code | their function's |
-//! | images: data, code of object files | [`Owners`](crate::removal::Owners) | their tracker's |
+//! | images: data, code of object files | [`Owners`](crate::code::holding::Owners) | their tracker's |
 //! | constants that LLVM made, bitcode | [`Modules`] | their module's image's |
 //! | stubs | the table of functions | their function's |
 //! | names, symbols, units, trackers | [`Session::bytes`](uruk_session::Session::bytes) | no dylib's |
@@ -18,101 +18,21 @@
 //! session at rest is exact.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use uruk_base::allocated::of_vec;
-use uruk_base::locks::Mutex;
 use uruk_base::{FunctionId, Tier, VersionId};
-use uruk_heap::{PAGE, Pool, Sealed};
+use uruk_heap::PAGE;
 
-use crate::core::{Body, Core, Module, static_bytes};
+use crate::code::body::Body;
+use crate::code::constants::Constants;
+use crate::code::holding::HeldMemory;
+use crate::code::life::Life;
+use crate::code::static_names::static_bytes;
 use crate::events::memory::{Ledger, MemoryOwner, MemoryPurpose, MemoryReport};
-use crate::removal::life::Life;
-use crate::version::constants::Constants;
+use crate::session::Session;
 
 /// Bytes of a stub and its slot.
 const STUB: u64 = 32;
-
-/// Bytes that an image takes of the heap.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Sizes {
-    code: usize,
-    read_only: usize,
-    read_write: usize,
-    /// Bytes of read-write memory that begin as zeros.
-    zeros: usize,
-    /// Bytes of unwind records, in all memory.
-    unwind: usize,
-}
-
-impl Sizes {
-    /// Sizes of an image in `memory`.
-    pub(crate) fn of(memory: &[Sealed], zeros: usize, unwind: usize) -> Sizes {
-        let mut sizes = Sizes {
-            zeros,
-            unwind,
-            ..Sizes::default()
-        };
-        for memory in memory {
-            *match memory.pool() {
-                Pool::Code => &mut sizes.code,
-                Pool::ReadOnly => &mut sizes.read_only,
-                Pool::ReadWrite => &mut sizes.read_write,
-            } += memory.held();
-        }
-        sizes
-    }
-}
-
-/// The modules of a session.
-#[derive(Default)]
-pub(crate) struct Modules(Mutex<Vec<Read>>);
-
-/// A module, with the parts that outlive it as long as its image or versions exist.
-struct Read {
-    module: Weak<Module>,
-    life: Weak<Life>,
-    constants: Weak<Constants>,
-}
-
-impl Modules {
-    /// The modules that still exist.
-    pub(crate) fn live(&self) -> Vec<Arc<Module>> {
-        let all = self.0.lock();
-        all.iter()
-            .filter_map(|read| read.module.upgrade())
-            .collect()
-    }
-
-    /// Notes a module that was read.
-    pub(crate) fn note(&self, module: &Arc<Module>) {
-        let mut all = self.0.lock();
-        if all.len() == all.capacity() {
-            all.retain_mut(Read::is_there);
-            let len = all.len();
-            all.reserve(len + 1);
-        }
-        all.push(Read {
-            module: Arc::downgrade(module),
-            life: Arc::downgrade(&module.life),
-            // Inherited constants are counted with the first module that had them.
-            constants: match module.constants.is_inherited() {
-                true => Weak::new(),
-                false => module.constants.weak(),
-            },
-        });
-    }
-}
-
-impl Read {
-    /// Whether anything of it exists. Frees the entry's memory of a module that is gone.
-    fn is_there(&mut self) -> bool {
-        if self.module.strong_count() == 0 {
-            self.module = Weak::new();
-        }
-        self.module.strong_count() + self.constants.strong_count() != 0
-    }
-}
 
 /// A block of the table of code.
 struct Block {
@@ -170,7 +90,7 @@ impl Walk {
     }
 }
 
-impl Core {
+impl Session {
     /// The uses of the session's memory. Under a pass.
     pub(crate) fn memory_report(&self) -> MemoryReport {
         let owners = self.owners_of_images();
@@ -245,15 +165,8 @@ impl Core {
 
     /// Adds bitcode and constants of modules; returns bytes of bitcode.
     fn walk_modules(&self, owners: &Owners, walk: &mut Walk) -> u64 {
-        let all: Vec<_> = {
-            let held = self.modules.0.lock();
-            walk.records += of_vec(&held) as u64;
-            let read = held.iter().map(|read| {
-                let module = read.module.upgrade();
-                (module, read.life.upgrade(), read.constants.upgrade())
-            });
-            read.collect()
-        };
+        let (all, bytes) = self.modules.all();
+        walk.records += bytes as u64;
         let mut bitcode = 0;
         for (module, life, constants) in all {
             let owner = life.and_then(|life| owners.of(&life));
@@ -334,7 +247,7 @@ impl Core {
 
     /// The tier of each filed version, and whether calls reach it.
     fn tiers_of_versions(&self) -> HashMap<VersionId, (Tier, bool)> {
-        let records = self.tiers.versions.lock();
+        let records = self.versions.lock();
         let versions = records.values().flat_map(|record| {
             let published = record.versions.published().map(|version| version.id);
             let built = record.built.iter();
@@ -349,7 +262,7 @@ impl Core {
             let control = self.tiers.control();
             control.controller.bytes() + control.watched.bytes()
         };
-        self.tiers.versions.bytes() + heat
+        self.versions.bytes() + heat
     }
 
     /// Adds stubs of functions; returns their bytes.
@@ -377,7 +290,7 @@ impl Core {
     }
 }
 
-impl Core {
+impl Session {
     /// All blocks of the table of code, with the holdings of their versions.
     fn blocks_of_code(&self) -> Vec<Block> {
         let mut seen = HashSet::new();

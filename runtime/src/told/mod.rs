@@ -8,14 +8,14 @@
 //! | [`parts`] | where time went |
 //! | [`holdings`] | owners of memory |
 //! | [`recording`] | a run as data for `uruk_report` |
-//! | [`tools`] | code for gdb, perf and jitdump |
-//! | [`disassemble`] | a compiled body, for people |
+//! | [`coverage`] | the share of a file that the baseline compiler covers |
+//! | [`watch`] | files that are replaced when they change |
 
 mod ahead;
-mod disassemble;
+pub(crate) mod coverage;
 pub(crate) mod holdings;
 pub(crate) mod parts;
 pub(crate) mod recording;
 pub(crate) mod stats;
 pub(crate) mod staying;
-pub(crate) mod tools;
+pub(crate) mod watch;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use uruk_base::Part;
 use uruk_base::parts::Spent;
 
-use crate::core::Core;
 use crate::host::clock::process_time;
+use crate::session::Session;
 
 /// Where the processor time of a process went since it began, and wall-clock time with it: see
 /// [`JitBuilder::time_parts`](crate::JitBuilder::time_parts).
@@ -90,7 +90,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-impl Core {
+impl Session {
     /// Measures where time goes from now on; the process used `before` so far.
     pub(crate) fn time_parts(&self, before: Duration) {
         if self.counters.before.set(before).is_ok() {

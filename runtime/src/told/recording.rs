@@ -7,17 +7,18 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use uruk_base::{FunctionId, Nanos, VersionId};
 use uruk_report::{self as report, Ending, Limits, Recorder, Recording};
 
-use crate::core::Core;
 use crate::events::recording::kernels_processor;
 use crate::host::clock::nanos;
 use crate::host::clock::process_time;
-use crate::told::disassemble;
+use crate::session::Session;
+use crate::version::disassemble;
+use std::sync::atomic::Ordering;
 
 /// Functions whose disassembly goes into a report.
 const DISASSEMBLED: usize = 12;
 
 /// A recorder of a program that starts now.
-pub(crate) fn recorder(core: &Core, file: &Path, args: Vec<String>) -> Recorder {
+pub(crate) fn recorder(core: &Session, file: &Path, args: Vec<String>) -> Recorder {
     let started = SystemTime::now().duration_since(UNIX_EPOCH);
     let run = report::Run {
         program: file.display().to_string(),
@@ -41,7 +42,7 @@ fn processor() -> String {
     kernels_processor()
 }
 
-impl Core {
+impl Session {
     /// The recording so far, which continues; `with_code` adds the disassembly of the hottest
     /// functions. `None` if nothing is recorded.
     pub(crate) fn recording_so_far(&self, with_code: bool) -> Option<Recording> {
@@ -61,7 +62,7 @@ impl Core {
             time: nanos(self.events.now()),
             cpu: nanos(process_time()),
             exit: None,
-            defined: self.counters.snapshot().functions,
+            defined: self.counters.functions.load(Ordering::Relaxed),
         };
         recorder.so_far(ending, &listings)
     }
@@ -98,7 +99,7 @@ impl Core {
             time: nanos(self.events.now()),
             cpu: nanos(process_time()),
             exit: Some(status),
-            defined: self.counters.snapshot().functions,
+            defined: self.counters.functions.load(Ordering::Relaxed),
         })
     }
 }

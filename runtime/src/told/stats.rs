@@ -1,25 +1,22 @@
 //! Counters of a run and their output.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use uruk_base::Tier;
-use uruk_base::parts::Parts;
 use uruk_report::Recording;
 
-use crate::core::Core;
+use crate::code::counters::Counters;
 use crate::events::baseline::BaselineStats;
 use crate::events::evictions::EvictionStats;
 use crate::events::memory::MemoryReport;
 use crate::events::staying::StayingStats;
 use crate::events::tier_stats::TierStats;
-use crate::host::clock::thread_time;
 use crate::loops::ContinuationStats;
+use crate::session::Session;
 use crate::speculation::SpeculationStats;
 use crate::told::parts::PartStats;
-use crate::tuning::TuningStats;
-use crate::version::build::Built;
+use crate::tuning::views::TuningStats;
 
 /// Functions in the list of the hottest.
 const HOTTEST: usize = 12;
@@ -36,92 +33,35 @@ pub enum StatsFormat {
     Json,
 }
 
-/// Counters that workers add to. Statistics only: every access is relaxed.
-#[derive(Debug)]
-pub(crate) struct Counters {
-    started: Instant,
-    pub(crate) functions: AtomicU64,
-    pub(crate) compiled: AtomicU64,
-    pub(crate) failed: AtomicU64,
-    pub(crate) cancelled: AtomicU64,
-    pub(crate) emit_ns: AtomicU64,
-    pub(crate) link_ns: AtomicU64,
-    pub(crate) load_ns: AtomicU64,
-    pub(crate) data_ns: AtomicU64,
-    pub(crate) code_bytes: AtomicU64,
-    pub(crate) parts: Arc<Parts>,
-    /// Processor time of the process when the session was made.
-    pub(crate) before: OnceLock<Duration>,
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        let zero = || AtomicU64::new(0);
-        Counters {
-            started: Instant::now(),
-            functions: zero(),
-            compiled: zero(),
-            failed: zero(),
-            cancelled: zero(),
-            emit_ns: zero(),
-            link_ns: zero(),
-            load_ns: zero(),
-            data_ns: zero(),
-            code_bytes: zero(),
-            parts: Parts::new(thread_time),
-            before: OnceLock::new(),
-        }
-    }
-}
-
-impl Counters {
-    /// Adds the time since `start` to `counter`.
-    pub(crate) fn add_time(counter: &AtomicU64, start: Instant) {
-        counter.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// Counts a version that was compiled and linked; `first` if its function had none.
-    pub(crate) fn add_compile(&self, first: bool, built: &Built) {
-        let add = |counter: &AtomicU64, amount: u64| {
-            counter.fetch_add(amount, Ordering::Relaxed);
-        };
-        if first {
-            add(&self.compiled, 1);
-        }
-        add(&self.emit_ns, built.compiling.as_nanos() as u64);
-        add(&self.link_ns, built.linking.as_nanos() as u64);
-        add(&self.code_bytes, built.bytes);
-    }
-
-    pub(crate) fn snapshot(&self) -> Stats {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let time = |counter: &AtomicU64| Duration::from_nanos(get(counter));
-        Stats {
-            functions: get(&self.functions),
-            compiled: get(&self.compiled),
-            failed: get(&self.failed),
-            cancelled: get(&self.cancelled),
-            load_time: time(&self.load_ns),
-            data_time: time(&self.data_ns),
-            emit_time: time(&self.emit_ns),
-            link_time: time(&self.link_ns),
-            code_bytes: get(&self.code_bytes),
-            tiers: [TierStats::default(); 3],
-            native: TierStats::default(),
-            retired: 0,
-            retired_bytes: 0,
-            baseline: BaselineStats::default(),
-            queued: 0,
-            samples: (0, 0),
-            ahead: SpeculationStats::default(),
-            continuations: ContinuationStats::default(),
-            staying: StayingStats::default(),
-            memory: MemoryStats::default(),
-            evictions: EvictionStats::default(),
-            tuning: TuningStats::default(),
-            parts: None,
-            wall_time: self.started.elapsed(),
-        }
+/// Statistics by the counters alone.
+pub(crate) fn snapshot(counters: &Counters) -> Stats {
+    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let time = |counter: &AtomicU64| Duration::from_nanos(get(counter));
+    Stats {
+        functions: get(&counters.functions),
+        compiled: get(&counters.compiled),
+        failed: get(&counters.failed),
+        cancelled: get(&counters.cancelled),
+        load_time: time(&counters.load_ns),
+        data_time: time(&counters.data_ns),
+        emit_time: time(&counters.emit_ns),
+        link_time: time(&counters.link_ns),
+        code_bytes: get(&counters.code_bytes),
+        tiers: [TierStats::default(); 3],
+        native: TierStats::default(),
+        retired: 0,
+        retired_bytes: 0,
+        baseline: BaselineStats::default(),
+        queued: 0,
+        samples: (0, 0),
+        ahead: SpeculationStats::default(),
+        continuations: ContinuationStats::default(),
+        staying: StayingStats::default(),
+        memory: MemoryStats::default(),
+        evictions: EvictionStats::default(),
+        tuning: TuningStats::default(),
+        parts: None,
+        wall_time: counters.started.elapsed(),
     }
 }
 
@@ -290,11 +230,11 @@ impl Stats {
     }
 }
 
-impl Core {
+impl Session {
     /// The counters, with data of the tables of versions and the profiler.
     pub(crate) fn stats(&self) -> Stats {
-        let mut stats = self.counters.snapshot();
-        for record in self.tiers.versions.lock().values() {
+        let mut stats = snapshot(&self.counters);
+        for record in self.versions.lock().values() {
             for (tier, past) in stats.tiers.iter_mut().zip(&record.past.tiers) {
                 tier.versions += past.versions;
                 tier.time += past.time;
@@ -401,7 +341,7 @@ impl MemoryStats {
     }
 }
 
-impl Core {
+impl Session {
     fn memory_stats(&self) -> MemoryStats {
         let code = self.reclaim_stats();
         let heap = self.heap.stats();
@@ -432,7 +372,7 @@ impl Core {
             longest_handshake: Duration::from_nanos(code.longest_handshake.0),
             time: Duration::from_nanos(code.spent.0),
             pins: pins.collect(),
-            decoded: self.reclaim.stacks.decoded(),
+            decoded: self.stacks.decoded(),
             silent: silent
                 .map(|missing| (missing.thread.0, missing.why.to_string()))
                 .collect(),
@@ -450,7 +390,7 @@ mod tests {
         let counters = Counters::default();
         counters.functions.store(10, Ordering::Relaxed);
         counters.compiled.store(4, Ordering::Relaxed);
-        let stats = counters.snapshot();
+        let stats = snapshot(&counters);
         let memory = MemoryReport::default();
         let json = stats.render(StatsFormat::Json, &Recording::default(), &memory);
         assert!(

@@ -2,14 +2,14 @@
 
 use uruk_base::{FunctionId, Tier};
 
-use crate::core::Core;
 use crate::events::staying::{Staying, StayingStats};
+use crate::session::Session;
 
-impl Core {
+impl Session {
     /// Functions that stay at their first version, if they have code.
     pub(crate) fn staying(&self) -> StayingStats {
         let of = |(&id, &why): (&u32, &Staying)| (FunctionId(id), why);
-        let mut all: Vec<_> = self.tiers.versions.fixed().iter().map(of).collect();
+        let mut all: Vec<_> = self.versions.fixed().iter().map(of).collect();
         let stuck = {
             let stuck = self.continuations.stuck();
             stuck
@@ -18,7 +18,7 @@ impl Core {
                 .collect::<Vec<_>>()
         };
         for (id, why) in stuck {
-            let published = self.tiers.versions.seen(id).published();
+            let published = self.versions.seen(id).published();
             if published.is_some_and(|it| it.tier == Tier::Baseline) {
                 all.push((id, Staying::Loops(why)));
             }

@@ -10,16 +10,16 @@ use uruk_codegen::{Cancellation, Compile, Counters, fatal};
 use uruk_tiering::tuning::{Arm, Known, Shape};
 use uruk_tiering::{Publication, Purpose};
 
-use super::choose::Root;
 use super::region::{Phase, Region};
 use super::short::Shorts;
-pub(super) use super::told::TuningUnit as Unit;
-use crate::core::Core;
 use crate::error::Error;
 use crate::fork::{gate, panics};
 use crate::host::clock::nanos;
 use crate::host::clock::thread_time;
-use crate::version::{Made, Request};
+use crate::tuning::Tuning;
+use crate::tuning::region::Root;
+use crate::version::request::Made;
+use crate::version::request::Request;
 
 /// Minimal expected cost of a compile.
 const COMPILE: Nanos = Nanos::from_ms(15);
@@ -40,7 +40,7 @@ pub(super) struct Candidate {
     pub(super) change: Option<Change>,
 }
 
-impl Core {
+impl Tuning {
     /// Tries the next candidate on `root`, if there is one and the account affords its expected
     /// cost.
     pub(super) fn tune_root(self: &Arc<Self>, root: Root, shorts: &mut Shorts) {
@@ -66,13 +66,13 @@ impl Core {
         let expected = Nanos(expected.0 + nanos(slice).0);
         // Code slower than native code must be replaced in any case.
         let free = native == Some(Arm::Candidate);
-        if !free && !self.tuning.state().account.affords(expected) {
+        if !free && !self.state().account.affords(expected) {
             return;
         }
         if !self.tiers.control().controller.hold(root.id) {
             return;
         }
-        self.tuning.state().held = Some(root.id);
+        self.state().held = Some(root.id);
         let made = match free {
             true => self.make_native(root.id),
             false => self.make_candidate(root.id, candidate),
@@ -83,7 +83,7 @@ impl Core {
         }
         let Some(made) = made else {
             let cost = nanos(thread_time().saturating_sub(before));
-            self.tuning.state().account.lost(cost);
+            self.state().account.lost(cost);
             self.unhold(root.id);
             return self.note_untried(root.id, candidate);
         };
@@ -121,7 +121,7 @@ impl Core {
         match ended {
             Some(ended) => self.note_trial(root, candidate, shape, &made, &ended, cost),
             None => {
-                let mut state = self.tuning.state();
+                let mut state = self.state();
                 state.account.lost(cost);
                 // Its entries are not counted, so it would not be noticed if they ended.
                 let region = state.regions.get_mut(&root.id.index());
@@ -140,7 +140,7 @@ impl Core {
     /// none, the policy's estimate.
     pub(super) fn expected_compile(&self, id: FunctionId, tier: Tier) -> Nanos {
         let last = {
-            let state = self.tuning.state();
+            let state = self.state();
             let region = state.regions.get(&id.index());
             let last = region.and_then(|region| region.compile.get(&tier));
             last.copied().unwrap_or_default()
@@ -156,14 +156,14 @@ impl Core {
     }
 
     pub(super) fn note_compile(&self, id: FunctionId, tier: Tier, cost: Nanos) {
-        if let Some(region) = self.tuning.state().regions.get_mut(&id.index()) {
+        if let Some(region) = self.state().regions.get_mut(&id.index()) {
             region.compile.insert(tier, cost);
         }
     }
 
     /// Returns control of a function to the policy.
     pub(super) fn unhold(&self, id: FunctionId) {
-        self.tuning.state().held = None;
+        self.state().held = None;
         self.tiers.control().controller.release(id);
         self.tiers.wake();
     }
@@ -182,13 +182,13 @@ impl Core {
     }
 
     fn next_candidate(&self, root: Root, shape: Shape) -> Option<Candidate> {
-        let contract = self.tiers.how(Tier::Optimized).contract;
+        let contract = self.choices.how(Tier::Optimized).contract;
         let steady = !self.steady(root.id).is_empty();
         let fingerprint = self.fingerprint(root.id);
         let is_native = self.has_native(root.id);
         // A function with native code has its guided code compared with that.
         let guidable = !is_native && self.may_be_guided(root.id);
-        let mut state = self.tuning.state();
+        let mut state = self.state();
         let state = &mut *state;
         let (advice, known) = (&mut state.advice, &mut state.known);
         let region = state.regions.get_mut(&root.id.index())?;
@@ -207,7 +207,7 @@ impl Core {
                 change: None,
             });
         }
-        if self.tuning.same && (tier != Tier::Guided || region.lowered) {
+        if self.same && (tier != Tier::Guided || region.lowered) {
             return Some(Candidate {
                 tier: root.tier,
                 variant: region.variant,
@@ -282,11 +282,11 @@ impl Core {
         let request = Request {
             ahead: false,
             function: id,
-            version: self.tiers.versions.ids.next(),
+            version: self.versions.ids.next(),
             tier: candidate.tier,
             purpose: Purpose::Change,
         };
-        let mut how = self.tiers.how(candidate.tier).counting(Counters::Entry);
+        let mut how = self.choices.how(candidate.tier).counting(Counters::Entry);
         if candidate.tier == Tier::Guided {
             how = self.guide(id, how);
         }
@@ -304,15 +304,12 @@ impl Core {
         apart: bool,
     ) -> Option<Made> {
         let cancel = Cancellation::new();
-        self.tuning.state().cancel = Some(cancel.clone());
+        self.state().cancel = Some(cancel.clone());
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
-                core.tiers
-                    .versions
-                    .of(request.function)
-                    .fail(request.version);
-                core.tuning.lost.store(true, Ordering::Relaxed);
+                core.versions.of(request.function).fail(request.version);
+                core.lost.store(true, Ordering::Relaxed);
                 warn!(message, "LLVM gave up; nothing is tuned any more");
                 panics::contained(|| core.tell_lost(message));
                 gate::leave_lost();
@@ -326,7 +323,7 @@ impl Core {
                 self.make_as(request, how, None, &cancel)
             })
         });
-        self.tuning.state().cancel = None;
+        self.state().cancel = None;
         made.inspect_err(|cause| debug!(%cause, "a candidate was not made"))
             .ok()
     }
@@ -335,12 +332,12 @@ impl Core {
     /// have been worth a tier of their own: a candidate that calls them would be measured with
     /// their code of tier 1.
     fn bring_callees_up(self: &Arc<Self>, id: FunctionId) {
-        for &callee in self.tiers.versions.bodies(id).iter().take(CALLEES) {
-            let tier = self.tiers.versions.tier(callee);
+        for &callee in self.versions.bodies(id).iter().take(CALLEES) {
+            let tier = self.versions.tier(callee);
             if callee == id || tier.is_some_and(|tier| tier > Tier::Baseline) {
                 continue;
             }
-            let version = self.tiers.versions.ids.next();
+            let version = self.versions.ids.next();
             if let Err(cause) = self.compile_at(callee, version, Tier::Optimized) {
                 debug!(%cause, "a callee stays where it is");
             }

@@ -7,13 +7,14 @@ use std::time::Duration;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 
 use super::SHORTEST;
-use super::candidate::Unit;
 use super::clock::{GuestClock, Reading};
 use super::region::{Phase, Region};
 use super::short::Shorts;
-use crate::core::Core;
 use crate::events::Event;
 use crate::fork::gate;
+use crate::tuning::Tuning;
+use crate::tuning::region::Root;
+use crate::tuning::views::TuningUnit as Unit;
 
 /// Minimal share of the samples since the last checks for a root.
 pub(super) const HOT: f64 = 0.05;
@@ -52,19 +53,6 @@ pub(super) struct Looks {
     shorts: Shorts,
 }
 
-/// A function to be tuned.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Root {
-    pub(super) id: FunctionId,
-    pub(super) version: VersionId,
-    pub(super) tier: Tier,
-    /// Time of the program per unit of work.
-    pub(super) per_unit: Nanos,
-    pub(super) unit: Unit,
-    /// Time of the program per entry.
-    pub(super) per_entry: Nanos,
-}
-
 /// The result of a check.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Found {
@@ -82,7 +70,7 @@ struct Sampled {
     tier: Tier,
 }
 
-impl Core {
+impl Tuning {
     /// Does one check, and one trial if a candidate is left.
     pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) -> Found {
         let (root, found) = {
@@ -98,14 +86,14 @@ impl Core {
         if let Some(root) = root {
             let (clock, before) = {
                 let _pass = gate::enter();
-                (GuestClock::new(), self.tuning.state().account.time())
+                (GuestClock::new(), self.state().account.time())
             };
             let begin = clock.read();
             self.tune_root(root, &mut looks.shorts);
             let _pass = gate::enter();
             // The program ran on during the compile; turns are charged when they end.
             let ran = clock.read().since(&begin);
-            let account = &mut self.tuning.state().account;
+            let account = &mut self.state().account;
             let counted = account.time().0.saturating_sub(before.0);
             account.ran(Nanos(ran.0.saturating_sub(counted)));
             // The interval before the trial is no valid reading any more.
@@ -122,7 +110,7 @@ impl Core {
         hottest: Vec<Sampled>,
     ) -> Option<Root> {
         let (ran, work) = self.read_clocks(looks);
-        self.tuning.state().account.ran(ran);
+        self.state().account.ran(ran);
         self.send_short_home(&mut looks.shorts);
         // Entries of a root that was no candidate at the last check cover a longer time than `ran`.
         let entries = std::mem::take(&mut looks.entries);
@@ -134,7 +122,7 @@ impl Core {
                 tier,
             } = it;
             let id = self.stubs.function(index)?;
-            let count = self.tiers.counts.now(id).entries;
+            let count = self.counts.now(id).entries;
             looks.entries.insert(index, count);
             let before = entries.get(&index);
             let entered = before.map_or(0, |&before| count.wrapping_sub(before));
@@ -190,7 +178,7 @@ impl Core {
         if fresh {
             looks.entries.clear();
         }
-        let total = self.tuning.work.load(std::sync::atomic::Ordering::Relaxed);
+        let total = self.work.load(std::sync::atomic::Ordering::Relaxed);
         let work = total - std::mem::replace(&mut looks.work, total);
         (ran, if fresh { 0 } else { work })
     }
@@ -200,7 +188,7 @@ impl Core {
     fn hottest_now(&self, looks: &mut Looks, now: Duration) -> Vec<Sampled> {
         let mut sampled = Vec::new();
         let contested: HashSet<u32> = {
-            let mut state = self.tuning.state();
+            let mut state = self.state();
             let now = state.account.time();
             for region in state.regions.values_mut() {
                 region.reopen_in_time(now);
@@ -212,7 +200,7 @@ impl Core {
         let taken = self.tiers.sampling.taken();
         let new = taken - std::mem::replace(&mut looks.taken, taken);
         let keep = (-(new as f64) / FADE).exp();
-        for (&index, record) in self.tiers.versions.lock().iter() {
+        for (&index, record) in self.versions.lock().iter() {
             let live: u64 = record.built.iter().map(|version| version.samples).sum();
             let all = live + record.past.samples;
             if all == 0 {
@@ -258,7 +246,7 @@ impl Core {
     /// Whether a function's code replaced native code, and was not compared with it yet.
     pub(super) fn awaits_native(&self, id: FunctionId) -> bool {
         let compared = || {
-            let state = self.tuning.state();
+            let state = self.state();
             let region = state.regions.get(&id.index());
             let before = || state.compared.contains(&id.index());
             region.map_or_else(before, |region| region.native)
@@ -268,7 +256,7 @@ impl Core {
 
     /// A root whose native code runs, with the measures of its comparison.
     fn as_it_was_compared(&self, root: Root) -> Option<Root> {
-        let state = self.tuning.state();
+        let state = self.state();
         let lost = state.regions.get(&root.id.index())?.lost?;
         Some(Root {
             version: root.version,
@@ -284,7 +272,7 @@ impl Core {
         if self.function(id).is_none_or(|it| it.origin.is_some()) {
             return false;
         }
-        let fit = !self.tiers.versions.is_fixed(id);
+        let fit = !self.versions.is_fixed(id);
         let free = {
             let control = self.tiers.control();
             let view = control.controller.view(id);
@@ -293,13 +281,13 @@ impl Core {
         let fingerprint = self.fingerprint(id);
         let counted = self.tiers.profiles.knows(id);
         let has_native = self.has_native(id);
-        let mut state = self.tuning.state();
+        let mut state = self.state();
         let known = state.variants.get(&id.index()).copied();
         let before = fingerprint.and_then(|it| state.known.get(&it).copied());
         let progress = fingerprint.and_then(|it| state.progress.remove(&it));
         let recalled = state.compared.contains(&id.index());
         let region = state.regions.entry(id.index()).or_insert_with(|| {
-            let mut region = Region::new(root, known.unwrap_or(self.tiers.variant()));
+            let mut region = Region::new(root, known.unwrap_or(self.choices.variant()));
             region.counted = counted;
             region.native = recalled;
             if let Some(progress) = &progress {

@@ -10,12 +10,13 @@ use uruk_base::{FunctionId, Nanos, Tier};
 use uruk_codegen::Counters;
 use uruk_tiering::{Publication, Purpose};
 
-use super::choose::Root;
-use crate::core::Core;
 use crate::fork::gate;
 use crate::host::clock::nanos;
 use crate::host::clock::thread_time;
-use crate::version::{Made, Request};
+use crate::tuning::Tuning;
+use crate::tuning::region::Root;
+use crate::version::request::Made;
+use crate::version::request::Request;
 
 /// Time between two checks of the counts.
 const LOOK: Duration = Duration::from_millis(10);
@@ -23,12 +24,12 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Assumed share of the program's time that probes cost while they count.
 const PROBES: f64 = 0.3;
 
-impl Core {
+impl Tuning {
     /// Whether a root was profiled, or cannot be.
     pub(super) fn was_counted(&self, id: FunctionId) -> bool {
-        let state = self.tuning.state();
+        let state = self.state();
         let region = state.regions.get(&id.index());
-        self.tuning.same || region.is_none_or(|region| region.counted)
+        self.same || region.is_none_or(|region| region.counted)
     }
 
     /// Profiles a root, if the account affords the expected cost.
@@ -36,22 +37,22 @@ impl Core {
         let pass = gate::enter();
         let before = thread_time();
         let expected = self.expected_compile(root.id, Tier::Optimized);
-        let affords = self.tuning.state().account.affords(expected);
+        let affords = self.state().account.affords(expected);
         if !affords || !self.tiers.control().controller.hold(root.id) {
             return;
         }
-        self.tuning.state().held = Some(root.id);
-        if let Some(region) = self.tuning.state().regions.get_mut(&root.id.index()) {
+        self.state().held = Some(root.id);
+        if let Some(region) = self.state().regions.get_mut(&root.id.index()) {
             region.counted = true;
         }
         let request = Request {
             ahead: false,
             function: root.id,
-            version: self.tiers.versions.ids.next(),
+            version: self.versions.ids.next(),
             tier: Tier::Optimized,
             purpose: Purpose::Change,
         };
-        let how = self.tiers.how(Tier::Optimized).counting(Counters::Full);
+        let how = self.choices.how(Tier::Optimized).counting(Counters::Full);
         let made = self.make_for_trial(request, how, false);
         let cost = nanos(thread_time().saturating_sub(before));
         self.note_compile(root.id, Tier::Optimized, cost);
@@ -65,7 +66,7 @@ impl Core {
         let own = nanos(thread_time().saturating_sub(before));
         let probed = nanos(age).as_f64() * PROBES;
         let cost = Nanos::from_f64(own.as_f64() + probed);
-        self.tuning.state().account.lost(cost);
+        self.state().account.lost(cost);
         self.unhold(root.id);
     }
 

@@ -19,7 +19,7 @@
 //!    ([`Event::Tuned`](crate::Event::Tuned)). The winning variant is used for the function from
 //!    then on, also at tier 3.
 //!
-//! All candidates are first tried for large gains ([`COARSE`]), and those that may have a small one
+//! All candidates are first tried for large gains (`region::COARSE`), and those that may have a small one
 //! are tried for it once no other is left. A root without candidates is *settled*; from then on its
 //! time per unit is watched, and it is tried again when that drifts.
 //!
@@ -61,12 +61,11 @@ mod count;
 mod native;
 mod noted;
 mod recall;
-mod region;
+pub(crate) mod region;
 mod short;
-mod told;
+pub(crate) mod told;
 mod trial;
-
-pub use told::{TrialView, TuningStats, TuningUnit, TuningView};
+pub(crate) mod views;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -78,12 +77,15 @@ use tracing::error;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Nanos, Tier, Variant};
 use uruk_codegen::{Cancellation, Compile};
-use uruk_tiering::tuning::{Account, Advice, Budget, Known, KnownNative, Progress, Rules};
+use uruk_tiering::tuning::{Account, Advice, Known, KnownNative, Progress, Rules};
 
 use self::region::Region;
-use crate::core::Core;
 use crate::error::Error;
-use crate::fork::{gate, panics, thread};
+use crate::fork::gate;
+use crate::fork::{panics, thread};
+use crate::tiers::TierState;
+use crate::tiers::settings::TuneSettings;
+use std::ops::Deref;
 
 /// Time between two checks for hot functions.
 const LOOK: Duration = Duration::from_millis(50);
@@ -98,24 +100,6 @@ const LOOK_MOST: Duration = Duration::from_millis(400);
 /// Minimal time of the program per entry of a root. At 100 ns Rust's n-body, entered every 53 to 92
 /// ns, was left at vectors that make it take 23 ms instead of 13.
 const SHORTEST: Nanos = Nanos(25);
-
-/// Minimal gain of the first trials. To refute that an interpreter's loop, entered every 20 ms,
-/// gains a hundredth takes 70 pairs of slices, and 12 s. To refute a twentieth takes 5 pairs, and a
-/// gain of a quarter is found among 27 candidates in one run instead of ten.
-const COARSE: f64 = 0.05;
-
-/// Settings of the tuner.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct TuneSettings {
-    pub(crate) on: bool,
-    /// For tests: candidates have the same settings as the current version.
-    pub(crate) same: bool,
-    pub(crate) rules: Rules,
-    /// The embedder's budget, if set.
-    pub(crate) budget: Option<Budget>,
-    /// The results of an earlier run, as text.
-    pub(crate) before: Option<String>,
-}
 
 #[derive(Default)]
 struct State {
@@ -174,10 +158,29 @@ pub(crate) struct Tuning {
     work: AtomicU64,
     /// LLVM stopped the tuner's thread: there is no other.
     lost: AtomicBool,
+    /// The room below, and all that it is above.
+    pub(crate) tiers: Arc<TierState>,
+    end: gate::End,
+}
+
+/// The room below.
+impl Deref for Tuning {
+    type Target = Arc<TierState>;
+
+    fn deref(&self) -> &Arc<TierState> {
+        &self.tiers
+    }
+}
+
+/// Takes a pass: the fields take locks of the session when they are dropped.
+impl Drop for Tuning {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
 }
 
 impl Tuning {
-    pub(crate) fn new(settings: &TuneSettings) -> Tuning {
+    pub(crate) fn new(settings: &TuneSettings, tiers: Arc<TierState>) -> Arc<Tuning> {
         let mut state = State {
             account: Account::new(settings.budget.unwrap_or_default()),
             advice: Advice::new(0x7475_6e65),
@@ -190,14 +193,16 @@ impl Tuning {
                 state.account.forgo_credit();
             }
         }
-        Tuning {
+        Arc::new(Tuning {
             on: settings.on,
             same: settings.same,
             rules: settings.rules,
             state: Mutex::new(state),
             work: AtomicU64::new(0),
             lost: AtomicBool::new(false),
-        }
+            tiers,
+            end: gate::End::default(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -255,23 +260,23 @@ impl Tuning {
 }
 
 /// Starts the tuner's thread, if it is on.
-pub(crate) fn start(core: &Arc<Core>) -> Result<(), Error> {
-    if !core.tuning.on || !core.tiers.is_auto() {
+pub(crate) fn start(core: &Arc<Tuning>) -> Result<(), Error> {
+    if !core.on || !core.choices.is_auto() {
         return Ok(());
     }
     thread::spawn(String::from("uruk-tune"), core.serving.work(core, tune))
 }
 
-fn tune(core: &Arc<Core>) {
+fn tune(core: &Arc<Tuning>) {
     {
         let _pass = gate::enter();
-        core.tuning.state().thread = Some(std::thread::current());
+        core.state().thread = Some(std::thread::current());
     }
     let mut looks = choose::Looks::default();
     let (mut panicked, mut wait) = (0, LOOK);
     while !core.is_stopping() && panicked < panics::LIMIT {
         std::thread::park_timeout(wait);
-        if core.is_stopping() || core.tuning.lost.load(Ordering::Relaxed) {
+        if core.is_stopping() || core.lost.load(Ordering::Relaxed) {
             break;
         }
         // Each step takes a pass of its own: none is held while versions take turns.
@@ -285,7 +290,7 @@ fn tune(core: &Arc<Core>) {
         let _pass = gate::enter();
         if let Some(panic) = panic {
             panicked += 1;
-            let held = core.tuning.state().held;
+            let held = core.state().held;
             if let Some(id) = held {
                 core.unhold(id);
             }
@@ -296,7 +301,7 @@ fn tune(core: &Arc<Core>) {
     drop(looks);
 }
 
-impl Core {
+impl Tuning {
     /// The settings of a compile of `id`, with the variant that was best for it.
     pub(crate) fn tuned(&self, id: FunctionId, how: Compile) -> Compile {
         match self.tuned_variant(id) {
@@ -308,11 +313,11 @@ impl Core {
     /// Whether code above tier 1 must count its entries, so that it can be tuned. Functions entered
     /// too often to be timed are still compared with native code if they have any.
     pub(crate) fn counts_for_tuning(&self, id: FunctionId) -> bool {
-        if !self.tuning.on || self.has_native(id) {
-            return self.tuning.on;
+        if !self.on || self.has_native(id) {
+            return self.on;
         }
         let time = self.tiers.control().controller.entry_time(id);
-        let often = &mut self.tuning.state().often;
+        let often = &mut self.state().often;
         if time.is_some_and(|time| time < SHORTEST) {
             often.insert(id.index());
         }
@@ -321,17 +326,17 @@ impl Core {
 
     /// The best variant for `id` in this run, or an earlier one.
     fn tuned_variant(&self, id: FunctionId) -> Option<Variant> {
-        if !self.tuning.on {
+        if !self.on {
             return None;
         }
-        if let Some(&variant) = self.tuning.state().variants.get(&id.index()) {
+        if let Some(&variant) = self.state().variants.get(&id.index()) {
             return Some(variant);
         }
-        if self.tuning.state().known.is_empty() {
+        if self.state().known.is_empty() {
             return None;
         }
         let fingerprint = self.fingerprint(id)?;
-        let mut state = self.tuning.state();
+        let mut state = self.state();
         let variant = state.known.get(&fingerprint)?.variant;
         state.variants.insert(id.index(), variant);
         Some(variant)

@@ -27,12 +27,12 @@ use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_tiering::Publication;
 use uruk_tiering::tuning::{Rules, Verdict};
 
-use super::choose::Root;
 use super::region::{Lost, Tried};
 use super::trial::Ended;
-use crate::core::Core;
 use crate::host::clock::nanos;
-use crate::version::Made;
+use crate::tuning::Tuning;
+use crate::tuning::region::Root;
+use crate::version::request::Made;
 
 /// The error rate. One of two codes must run in any case, so a wrong choice between two that are
 /// nearly equal costs little. The program should have its native code back within seconds.
@@ -69,7 +69,7 @@ pub(super) fn rules(rules: Rules) -> Rules {
     }
 }
 
-impl Core {
+impl Tuning {
     /// Replaces running native code by its counted form, for a trial against `candidate`, which was
     /// published over it; returns the resulting root. Entries lead to the stub only since that
     /// publication.
@@ -88,7 +88,7 @@ impl Core {
             // Another version was published meanwhile: that stays.
             Some(other) => {
                 self.turn_to(root.id, version, other);
-                if self.tiers.versions.seen(root.id).release_loser(version) {
+                if self.versions.seen(root.id).release_loser(version) {
                     self.retire_version(root.id, version);
                 }
                 None
@@ -100,7 +100,7 @@ impl Core {
     /// Lets native code continue without a counter after a trial that it did not lose, and informs
     /// the policy, unless another version than `version` runs by now.
     pub(super) fn go_on_natively(self: &Arc<Self>, id: FunctionId, version: VersionId) {
-        let runs = self.tiers.versions.seen(id).published();
+        let runs = self.versions.seen(id).published();
         if runs.is_none_or(|runs| runs.id != version || runs.tier != Tier::Native) {
             return;
         }
@@ -110,12 +110,12 @@ impl Core {
         let version = made.version;
         {
             let mut control = self.tiers.control();
-            control.watch(id, false, self.tiers.counts.now(id));
+            control.watch(id, false, self.counts.now(id));
             let now = nanos(self.events.now());
             let controller = &mut control.controller;
             controller.reverted(now, id, version, Tier::Native, false);
         }
-        if let Some(region) = self.tuning.state().regions.get_mut(&id.index()) {
+        if let Some(region) = self.state().regions.get_mut(&id.index()) {
             (region.version, region.tier) = (version, Tier::Native);
         }
     }
@@ -145,7 +145,7 @@ impl Core {
         let (version, tier, counts) = running;
         {
             let mut control = self.tiers.control();
-            control.watch(root.id, counts, self.tiers.counts.now(root.id));
+            control.watch(root.id, counts, self.counts.now(root.id));
             let now = nanos(self.events.now());
             let controller = &mut control.controller;
             controller.reverted(now, root.id, version, tier, counts);
@@ -162,7 +162,7 @@ impl Core {
             }
         }
         self.keep_native(root.id, ended, won);
-        let mut state = self.tuning.state();
+        let mut state = self.state();
         state.trials += 1;
         state.won += u32::from(won);
         let lost = match won {

@@ -6,15 +6,15 @@ use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_tiering::tuning::{Known, Shape, Verdict};
 
 use super::candidate::Candidate;
-use super::choose::Root;
 use super::region::{Lost, Tried};
 use super::trial::Ended;
-use crate::core::Core;
 use crate::events::Event;
 use crate::host::clock::nanos;
-use crate::version::Made;
+use crate::tuning::Tuning;
+use crate::tuning::region::Root;
+use crate::version::request::Made;
 
-impl Core {
+impl Tuning {
     /// Whether the code made for a trial is identical to the current code or to code tried before:
     /// the trial is then unnecessary.
     pub(super) fn is_known_code(
@@ -24,13 +24,13 @@ impl Core {
         candidate: Candidate,
         object: Option<u64>,
     ) -> bool {
-        let running = self.tiers.versions.object_of(root.id, root.version);
-        let mut state = self.tuning.state();
+        let running = self.versions.object_of(root.id, root.version);
+        let mut state = self.state();
         let Some(region) = state.regions.get_mut(&root.id.index()) else {
             return false;
         };
         region.objects.extend(running);
-        let Some(object) = object.filter(|_| !self.tuning.same) else {
+        let Some(object) = object.filter(|_| !self.same) else {
             return false;
         };
         // Candidates with a possible small gain are tried twice.
@@ -46,7 +46,7 @@ impl Core {
 
     /// Notes the number of single inlining decisions.
     pub(super) fn note_callees(&self, id: FunctionId, callees: u32) {
-        let mut state = self.tuning.state();
+        let mut state = self.state();
         if let Some(region) = state.regions.get_mut(&id.index()) {
             region.callees = region.callees.max(callees);
         }
@@ -54,7 +54,7 @@ impl Core {
 
     /// A candidate that cannot be made is not tried again.
     pub(super) fn note_untried(&self, id: FunctionId, candidate: Candidate) {
-        let mut state = self.tuning.state();
+        let mut state = self.state();
         if let Some(region) = state.regions.get_mut(&id.index()) {
             region.note(
                 candidate.tier,
@@ -87,7 +87,7 @@ impl Core {
         // Otherwise the policy is informed when native code runs without a counter again.
         if tier > Tier::Native {
             let mut control = self.tiers.control();
-            control.watch(root.id, true, self.tiers.counts.now(root.id));
+            control.watch(root.id, true, self.counts.now(root.id));
             let now = nanos(self.events.now());
             let controller = &mut control.controller;
             controller.reverted(now, root.id, winner, tier, true);
@@ -103,8 +103,8 @@ impl Core {
             self.keep_native(root.id, ended, false);
         }
         let fingerprint = self.fingerprint(root.id);
-        let ran = self.tiers.versions.object_of(root.id, root.version);
-        let mut state = self.tuning.state();
+        let ran = self.versions.object_of(root.id, root.version);
+        let mut state = self.state();
         state.trials += 1;
         state.won += u32::from(won);
         let charged = match won {
@@ -145,7 +145,7 @@ impl Core {
         });
         region.objects.extend(made.object);
         (region.version, region.tier) = (winner, tier);
-        let margin = self.tuning.rules.margin;
+        let margin = self.rules.margin;
         // Another variant of another tier is tried for a small gain in any case.
         let alone = candidate.change.is_some() || candidate.variant == region.variant;
         if !better && !region.fine && alone && over(ended.ratio.high) >= 1.0 + margin {

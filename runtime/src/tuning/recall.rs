@@ -27,25 +27,25 @@ use uruk_tiering::tuning::{KnownNative, Progress, Verdict};
 use super::Rising;
 use super::region::{Phase, Region};
 use super::trial::Ended;
-use crate::core::Core;
+use crate::tuning::Tuning;
 
 /// Samples at tier 2 after which a function is promoted to tier 3, if an earlier run left it there.
 /// At 100 a second, a function with a hundredth of the time is sampled eight times in eight
 /// seconds.
 const SAMPLES: u32 = 2;
 
-impl Core {
+impl Tuning {
     /// Applies earlier results when native code of so many bytes becomes the first version of a
     /// function, after the policy was informed.
     pub(crate) fn recall_native(&self, id: FunctionId, bytes: u64) {
-        if !self.tuning.on || self.tuning.state().natives.is_empty() {
+        if !self.on || self.state().natives.is_empty() {
             return;
         }
         let Some(fingerprint) = self.fingerprint(id) else {
             return;
         };
         let known = {
-            let mut state = self.tuning.state();
+            let mut state = self.state();
             let known = state.natives.get(&fingerprint).copied();
             let known = known.filter(|known| known.bytes == bytes);
             if known.is_some_and(|known| !known.stays) {
@@ -64,10 +64,10 @@ impl Core {
     /// Compiles a sampled function, or promotes it, if it is known to be faster compiled, or at a
     /// higher tier.
     pub(crate) fn bring_up_early(&self, id: FunctionId) {
-        if !self.tuning.on {
+        if !self.on {
             return;
         }
-        if !self.tuning.state().early.contains(&id.index()) {
+        if !self.state().early.contains(&id.index()) {
             return self.rise_as_before(id);
         }
         {
@@ -84,13 +84,13 @@ impl Core {
                 controller.request(id, Tier::Optimized);
             }
         }
-        self.tuning.state().early.remove(&id.index());
+        self.state().early.remove(&id.index());
     }
 
     /// Promotes a function to the tier at which an earlier run left it, a step at a time and each
     /// once: a later demotion has a reason.
     fn rise_as_before(&self, id: FunctionId) {
-        let known = self.tuning.state().rising.get(&id.index()).copied();
+        let known = self.state().rising.get(&id.index()).copied();
         let rising = match known {
             Some(rising) => rising,
             None => self.ended_at(id),
@@ -121,7 +121,7 @@ impl Core {
             next
         };
         let rising = Rising { asked, ..rising };
-        self.tuning.state().rising.insert(id.index(), rising);
+        self.state().rising.insert(id.index(), rising);
     }
 
     /// The tier at which an earlier run left a function without native code.
@@ -130,7 +130,7 @@ impl Core {
             asked: Tier::Baseline,
             to: Tier::Baseline,
         };
-        if self.tuning.state().tiers.is_empty() {
+        if self.state().tiers.is_empty() {
             return rising;
         }
         // Under the locks of samples, and of reclaim where that drains them.
@@ -138,7 +138,7 @@ impl Core {
             return rising;
         };
         let fingerprint = self.fingerprint(id).filter(|_| !native);
-        let mut state = self.tuning.state();
+        let mut state = self.state();
         let mut lower = false;
         if let Some(fingerprint) = fingerprint
             && let Some(&tier) = state.tiers.get(&fingerprint)
@@ -161,7 +161,7 @@ impl Core {
     /// Keeps the tiers of functions without native code for the next run.
     pub(super) fn note_tiers(&self) {
         let above: Vec<(u32, Tier)> = {
-            let records = self.tiers.versions.lock();
+            let records = self.versions.lock();
             let views = records.iter().filter_map(|(&index, record)| {
                 let view = record.versions.published()?;
                 (view.tier > Tier::Baseline).then_some((index, view.tier))
@@ -181,7 +181,7 @@ impl Core {
             let Some(fingerprint) = self.fingerprint(id).filter(|_| own) else {
                 continue;
             };
-            let mut state = self.tuning.state();
+            let mut state = self.state();
             let before = state.tiers.get(&fingerprint).copied();
             // This run may have been too short to reach the tier of an earlier one.
             let asked = state.rising.get(&index).map(|rising| rising.asked);
@@ -194,7 +194,7 @@ impl Core {
     /// Keeps the progress with functions that are not settled for the next run.
     pub(super) fn note_progress(&self) {
         let all: Vec<(u32, Option<Progress>)> = {
-            let state = self.tuning.state();
+            let state = self.state();
             let regions = state.regions.iter();
             let progress = |region: &Region| match region.phase {
                 Phase::Settled => None,
@@ -208,7 +208,7 @@ impl Core {
             let Some(fingerprint) = id.and_then(|id| self.fingerprint(id)) else {
                 continue;
             };
-            let all = &mut self.tuning.state().progress;
+            let all = &mut self.state().progress;
             match progress {
                 Some(progress) => all.insert(fingerprint, progress),
                 None => all.remove(&fingerprint),
@@ -218,7 +218,7 @@ impl Core {
 
     /// The length of a function's native code, if it has any.
     pub(super) fn native_bytes(&self, id: FunctionId) -> Option<u64> {
-        let natives = self.tiers.versions.natives();
+        let natives = self.versions.natives();
         natives.get(&id.index()).map(|it| it.own.end - it.own.start)
     }
 
@@ -228,8 +228,8 @@ impl Core {
             return;
         };
         let bytes = self.native_bytes(id);
-        let found = ended.verdict != Verdict::Undecided || ended.pairs >= self.tuning.rules.pairs;
-        let natives = &mut self.tuning.state().natives;
+        let found = ended.verdict != Verdict::Undecided || ended.pairs >= self.rules.pairs;
+        let natives = &mut self.state().natives;
         match bytes.filter(|_| found) {
             Some(bytes) => natives.insert(fingerprint, KnownNative { bytes, stays }),
             None => natives.remove(&fingerprint),

@@ -8,9 +8,14 @@ use uruk_base::{Change, Nanos, Tier, Variant, VersionId};
 use uruk_tiering::tuning::{Drift, Interval, Verdict};
 
 #[cfg(doc)]
-use super::COARSE;
-use super::choose::Root;
-use super::told::TuningUnit;
+use crate::tuning::views::TuningUnit;
+use crate::tuning::views::TuningUnit;
+use uruk_base::FunctionId;
+
+/// Minimal gain of the first trials. To refute that an interpreter's loop, entered every 20 ms,
+/// gains a hundredth takes 70 pairs of slices, and 12 s. To refute a twentieth takes 5 pairs, and a
+/// gain of a quarter is found among 27 candidates in one run instead of ten.
+pub(super) const COARSE: f64 = 0.05;
 
 /// Processor time of the program after which winning native code is compared again, doubled each
 /// time it wins again: the account pays for trials without success all the same.
@@ -227,8 +232,8 @@ impl Region {
 mod tests {
     use uruk_base::FunctionId;
 
-    use super::super::candidate::Unit;
     use super::*;
+    use crate::tuning::views::TuningUnit as Unit;
 
     /// A doubtful variant is tried once more when nothing else is left, and then no more.
     #[test]
@@ -340,4 +345,17 @@ mod tests {
             assert!(region.is_contested() && region.tried.is_empty());
         }
     }
+}
+
+/// A function to be tuned.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Root {
+    pub(crate) id: FunctionId,
+    pub(crate) version: VersionId,
+    pub(crate) tier: Tier,
+    /// Time of the program per unit of work.
+    pub(crate) per_unit: Nanos,
+    pub(crate) unit: TuningUnit,
+    /// Time of the program per entry.
+    pub(crate) per_entry: Nanos,
 }

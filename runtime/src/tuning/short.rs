@@ -23,8 +23,8 @@ use uruk_tiering::tuning::KnownNative;
 use super::choose::HOT;
 use super::native::WAY;
 use super::region::Phase;
-use crate::core::Core;
 use crate::host::clock::{nanos, process_time};
+use crate::tuning::Tuning;
 
 /// Below this time, an entry's possible gain is less than its way.
 const SHORT: f64 = 30.0;
@@ -89,7 +89,7 @@ impl Sums {
     }
 }
 
-impl Core {
+impl Tuning {
     /// Returns functions to native code whose code is short. Under a pass.
     ///
     /// Trials of others may have run since the last check, which is most of the time: the entry
@@ -107,7 +107,7 @@ impl Core {
         );
         let all = self.tiers.sampling.usual.load(Ordering::Relaxed);
         let mut running = Vec::new();
-        for (&index, record) in self.tiers.versions.lock().iter() {
+        for (&index, record) in self.versions.lock().iter() {
             let Some(view) = record.versions.published() else {
                 continue;
             };
@@ -125,7 +125,7 @@ impl Core {
             let Some(id) = self.stubs.function(index).filter(awaits) else {
                 continue;
             };
-            let count = self.tiers.counts.now(id).entries;
+            let count = self.counts.now(id).entries;
             let fresh = || Seen {
                 version,
                 look,
@@ -178,12 +178,12 @@ impl Core {
         };
         {
             let mut control = self.tiers.control();
-            let runs = self.tiers.versions.seen(id).published();
+            let runs = self.versions.seen(id).published();
             if runs.is_none_or(|runs| runs.id != made.version) {
                 // The later publication reports itself, and may have replaced the body.
                 return true;
             }
-            control.watch(id, false, self.tiers.counts.now(id));
+            control.watch(id, false, self.counts.now(id));
             let now = nanos(self.events.now());
             let controller = &mut control.controller;
             controller.reverted(now, id, made.version, Tier::Native, false);
@@ -198,7 +198,7 @@ impl Core {
     fn note_short(&self, id: FunctionId, version: VersionId) {
         let fingerprint = self.fingerprint(id);
         let bytes = self.native_bytes(id);
-        let mut state = self.tuning.state();
+        let mut state = self.state();
         if let (Some(fingerprint), Some(bytes)) = (fingerprint, bytes) {
             let stays = true;
             let known = KnownNative { bytes, stays };
@@ -215,7 +215,7 @@ impl Core {
 }
 
 /// A function that the policy must leave unchanged, until this is dropped.
-struct Held<'c>(&'c Core, FunctionId);
+struct Held<'c>(&'c Tuning, FunctionId);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {

@@ -18,14 +18,15 @@ use tracing::trace;
 use uruk_base::{FunctionId, Nanos, VersionId};
 use uruk_tiering::tuning::{Arm, Interval, Rules, Slice, Trial, Verdict};
 
-use super::COARSE;
-use super::candidate::{Unit, part};
-use super::choose::Root;
+use super::candidate::part;
 use super::clock::{GuestClock, Reading};
+use super::region::COARSE;
 use super::short::Shorts;
-use crate::core::Core;
 use crate::fork::gate;
 use crate::host::clock::nanos;
+use crate::tuning::Tuning;
+use crate::tuning::region::Root;
+use crate::tuning::views::TuningUnit as Unit;
 
 /// Minimal entries of the root in a slice.
 const ENTRIES: u64 = 16;
@@ -117,7 +118,7 @@ struct Mark {
     units: u64,
 }
 
-impl Core {
+impl Tuning {
     /// Lets `candidate`, which is published, and the root's version take turns until the faster one
     /// is known; one of the two may be `native`. Short functions return to native code meanwhile.
     /// `None` if another publication stored to the slot meanwhile, the program does no work, or the
@@ -133,7 +134,7 @@ impl Core {
     ) -> Option<Ended> {
         let mut pass = gate::enter();
         let (rules, patience) = match native {
-            Some(Arm::Candidate) => (super::native::rules(self.tuning.rules), PATIENCE_NATIVE),
+            Some(Arm::Candidate) => (super::native::rules(self.rules), PATIENCE_NATIVE),
             _ => (self.rules_for(root.id, native.is_some()), PATIENCE),
         };
         let mut slice = slice;
@@ -209,10 +210,10 @@ impl Core {
     /// trial. Against native code, a candidate must gain enough over the best variant so far, which
     /// may be slower.
     fn rules_for(&self, id: FunctionId, contested: bool) -> Rules {
-        let rules = self.tuning.rules;
-        let state = self.tuning.state();
+        let rules = self.rules;
+        let state = self.state();
         let region = state.regions.get(&id.index());
-        let Some(region) = region.filter(|_| !self.tuning.same) else {
+        let Some(region) = region.filter(|_| !self.same) else {
             return rules;
         };
         let margin = match region.fine {
@@ -230,7 +231,7 @@ impl Core {
     /// Whether a trial may continue after the candidate ran for so long.
     fn endures(&self, trial: &Trial, in_candidate: Nanos, expected: Nanos) -> bool {
         let spent = lost(in_candidate, trial.interval());
-        self.tuning.state().account.endures(expected, spent)
+        self.state().account.endures(expected, spent)
     }
 
     /// Lets the program run for a slice, longer if it did not run meanwhile; returns its time and
@@ -253,7 +254,7 @@ impl Core {
             let work = between(root, begin.units, end.units);
             let is_full = time >= part(slice, FULL) && work >= ENTRIES / 2;
             if is_full || waited >= SLICE.1 || self.is_stopping() {
-                self.tuning.state().account.ran(time);
+                self.state().account.ran(time);
                 return (time, work);
             }
         }
@@ -267,7 +268,7 @@ impl Core {
         let end = self.wait_for_units(root, clock, wanted, most);
         let time = end.clock.since(&begin.clock);
         let _pass = gate::enter();
-        self.tuning.state().account.ran(time);
+        self.state().account.ran(time);
         (time, between(root, begin.units, end.units))
     }
 
@@ -329,8 +330,8 @@ impl Core {
     /// The number of units so far.
     fn units(&self, root: Root) -> u64 {
         match root.unit {
-            Unit::Entries => u64::from(self.tiers.counts.now(root.id).entries),
-            Unit::Work => self.tuning.work.load(Ordering::Relaxed),
+            Unit::Entries => u64::from(self.counts.now(root.id).entries),
+            Unit::Work => self.work.load(Ordering::Relaxed),
         }
     }
 
@@ -342,7 +343,7 @@ impl Core {
         published: VersionId,
         wanted: VersionId,
     ) -> Option<VersionId> {
-        let versions = self.tiers.versions.of(id);
+        let versions = self.versions.of(id);
         if versions.published()?.id != published {
             return None;
         }
@@ -361,7 +362,7 @@ impl Core {
         candidate: VersionId,
         ended: Option<Ended>,
     ) -> Option<Ended> {
-        let versions = self.tiers.versions.of(root.id);
+        let versions = self.versions.of(root.id);
         let published = versions.published()?.id;
         let (winner, loser) = match ended.map(|ended| ended.verdict) {
             Some(Verdict::Faster) => (candidate, root.version),

@@ -8,12 +8,12 @@ use uruk_base::FunctionId;
 use uruk_session::{Dylib, Flags, Interface, Responsibility, SessionError, Symbol, Unit};
 
 use super::bodies::BodyNames;
-use super::hands;
 use crate::api;
 use crate::api::jit::WeakJit;
-use crate::core::Core;
 use crate::fork::errands::Errand;
 use crate::fork::gate;
+use crate::fork::hands;
+use crate::session::Session;
 
 /// An embedder's unit with the session's names for its symbols.
 pub(super) struct Adapter {
@@ -89,12 +89,12 @@ struct Stub {
 
 /// The stubs of a unit's callable symbols.
 pub(super) struct Stubs {
-    core: Weak<Core>,
+    core: Weak<Session>,
     stubs: HashMap<Symbol, Stub>,
 }
 
 impl Stubs {
-    pub(super) fn new(core: &Arc<Core>) -> Stubs {
+    pub(super) fn new(core: &Arc<Session>) -> Stubs {
         Stubs {
             core: Arc::downgrade(core),
             stubs: HashMap::new(),

@@ -9,7 +9,6 @@
 //! `version::better` makes the code.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tracing::warn;
 use uruk_base::{FunctionId, Tier};
@@ -17,25 +16,24 @@ use uruk_codegen::Cancellation;
 use uruk_session::SessionError;
 use uruk_tiering::{Publication, Purpose};
 
-use super::bodies::UnitBody;
 use super::call;
-use crate::core::{Body, Core};
+use crate::code::unit_body::UnitBody;
 use crate::error::{Error, Refusal};
 use crate::fork::gate;
-use crate::tiers::jobs::Job;
-use crate::version::Request;
+use crate::session::Session;
+use crate::version::request::Request;
 
 /// Makes the unit of a function compile it for a tier now, on this thread, over any running
 /// version.
 pub(crate) fn improve_now(
-    core: &Arc<Core>,
+    core: &Arc<Session>,
     id: FunctionId,
     unit: &UnitBody,
     tier: Tier,
 ) -> Result<(), Error> {
     call::compile_now(core, id, unit)?;
     let _pass = gate::enter();
-    let published = core.tiers.versions.seen(id).published();
+    let published = core.versions.seen(id).published();
     if tier == Tier::Baseline && published.is_some_and(|version| version.tier == tier) {
         return Ok(());
     }
@@ -46,7 +44,7 @@ pub(crate) fn improve_now(
     }
     let request = Request {
         function: id,
-        version: core.tiers.versions.ids.next(),
+        version: core.versions.ids.next(),
         tier,
         purpose: Purpose::Change,
         ahead: false,
@@ -63,42 +61,17 @@ pub(crate) fn improve_now(
     Ok(())
 }
 
-impl Core {
-    /// The unit that makes the code of a function, if there is one.
-    pub(crate) fn unit_of(&self, id: FunctionId) -> Option<UnitBody> {
-        match self.body(id) {
-            Some(Body::Unit(unit)) => Some(unit),
-            _ => None,
-        }
-    }
-
-    /// Hands a job for a unit to a thread for code of embedders.
-    pub(crate) fn hand_over(self: &Arc<Self>, job: Job, unit: UnitBody) {
-        let core = Arc::clone(self);
-        self.hands.start(move || {
-            let _pass = gate::enter();
-            // These may be the last handles of the session: they are dropped before the pass.
-            let (core, unit) = (core, unit);
-            let (request, queued) = (job.request, job.queued);
-            let result = core.make_better(request, &unit, Some(queued), &job.cancel);
-            if let Err(cause) = &result {
-                core.report_unit(request.function, cause);
-            }
-            // The time of other compilers says nothing about this session's compiles.
-            core.end_job(job, request, result, Duration::ZERO);
-        });
-    }
-
+impl Session {
     /// Publishes code of the fixed tier as the first code of a function; returns whether there was
     /// some.
     pub(super) fn publish_fixed(self: &Arc<Self>, id: FunctionId, unit: &UnitBody) -> bool {
-        let tier = self.tiers.first();
+        let tier = self.choices.first();
         if tier == Tier::Baseline || unit.improver.is_none() {
             return false;
         }
         let request = Request {
             function: id,
-            version: self.tiers.versions.ids.next(),
+            version: self.versions.ids.next(),
             tier,
             purpose: Purpose::First,
             ahead: false,

@@ -1,33 +1,17 @@
 //! Names of bodies: the session's names for a unit's callable symbols.
 
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
-use uruk_session::{Dylib, Flags, Interface, Symbol};
+use uruk_session::{Flags, Interface, Symbol};
 
 use crate::api::improve::{ReoptimizeRequest, Reoptimizer};
 use crate::api::jit::{Jit, WeakJit};
-use crate::core::Core;
+use crate::code::unit_body::UNIT_PREFIX;
+use crate::code::unit_body::UnitBody;
 use crate::fork::gate;
-use crate::removal::life::Life;
-
-/// The body behind a stub whose code a unit makes.
-#[derive(Clone)]
-pub(crate) struct UnitBody {
-    pub(crate) dylib: Dylib,
-    /// The body's symbol.
-    pub(crate) symbol: Symbol,
-    /// The name that stands for the stub.
-    pub(crate) own: Symbol,
-    /// The display name, kept until the process ends.
-    pub(crate) name: &'static CStr,
-    /// The source of better code.
-    pub(crate) improver: Option<Arc<Improving>>,
-    /// The life of the stub.
-    pub(crate) life: Arc<Life>,
-}
+use crate::session::Session;
 
 /// The embedder's object that makes better code of a unit's functions.
 pub(crate) struct Improving {
@@ -40,6 +24,12 @@ impl Improving {
     pub(super) fn new(jit: WeakJit, improver: Arc<dyn Reoptimizer>) -> Arc<Improving> {
         let improver = Some(improver);
         Arc::new(Improving { jit, improver })
+    }
+
+    /// The object of a unit's function, if it has one.
+    pub(crate) fn of(unit: &UnitBody) -> Option<Arc<Improving>> {
+        let improver = Arc::clone(unit.improver.as_ref()?);
+        improver.downcast().ok()
     }
 
     pub(crate) fn jit(&self) -> Option<Jit> {
@@ -62,9 +52,6 @@ impl Drop for Improving {
     }
 }
 
-/// Prefix of names of bodies; the number of their unit, a point and the name follow.
-const UNIT_PREFIX: &str = "uruk.unit.";
-
 /// The bodies of a unit by its own symbols, and the way back.
 #[derive(Debug, Default)]
 pub(crate) struct BodyNames {
@@ -85,7 +72,7 @@ impl BodyNames {
     }
 
     /// Names for the bodies of a new unit.
-    pub(super) fn new(core: &Core, callable: &[(Symbol, Flags)]) -> BodyNames {
+    pub(super) fn new(core: &Session, callable: &[(Symbol, Flags)]) -> BodyNames {
         // Relaxed: only to be distinct.
         let number = core.units.fetch_add(1, Ordering::Relaxed);
         let session = core.names.session();
@@ -126,12 +113,4 @@ impl BodyNames {
             init: interface.init.map(|init| self.body(init)),
         }
     }
-}
-
-/// The display name in place of a body's.
-pub(crate) fn shown(name: &str) -> &str {
-    let own = name
-        .strip_prefix(UNIT_PREFIX)
-        .and_then(|rest| rest.split_once('.'));
-    own.map_or(name, |(_, own)| own)
 }

@@ -9,20 +9,25 @@ use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_session::{Lookup, Visibility};
 use uruk_tiering::{Facts, Late, Publication};
 
-use super::bodies::UnitBody;
-use crate::core::{Body, Core};
+use crate::code::body::Body;
+use crate::code::records::Version;
+use crate::code::unit_body::UnitBody;
 use crate::error::Error;
 use crate::events::Event;
 use crate::fork::gate;
-use crate::version::Made;
-use crate::version::records::Version;
+use crate::session::Session;
+use crate::version::request::Made;
 
 /// Bytes of code that count as one instruction of a unit's own language, by which the policy
 /// estimates the cost of better code.
 const INSTRUCTION: u64 = 4;
 
 /// Makes the unit of a function materialize its body now, on this thread, unless it has code.
-pub(crate) fn compile_now(core: &Arc<Core>, id: FunctionId, body: &UnitBody) -> Result<(), Error> {
+pub(crate) fn compile_now(
+    core: &Arc<Session>,
+    id: FunctionId,
+    body: &UnitBody,
+) -> Result<(), Error> {
     let _pass = gate::enter();
     match core.stubs.entry(id) {
         Some(_) => Ok(()),
@@ -30,7 +35,7 @@ pub(crate) fn compile_now(core: &Arc<Core>, id: FunctionId, body: &UnitBody) -> 
     }
 }
 
-impl Core {
+impl Session {
     /// Answers a first call with a waiting caller, on another thread than this one: a unit may call
     /// the function that is answered here.
     pub(crate) fn answer_from_unit(self: &Arc<Self>, id: FunctionId, body: UnitBody) {
@@ -90,7 +95,7 @@ impl Core {
         entry: u64,
         started: Instant,
     ) -> Result<(), Error> {
-        let version = self.tiers.versions.ids.next();
+        let version = self.versions.ids.next();
         let linked = || self.linked.lock();
         // Another thread may be here for the same function: the code stays in the table until one
         // has published it.
@@ -112,10 +117,10 @@ impl Core {
         }
         drop(linked().remove(&id));
         if is_ours {
-            self.tiers.sampling.add_code(range, id, version);
+            self.sampled.insert(range, id, version);
         }
         let at = self.events.now();
-        if body.improver.is_some() && self.tiers.is_auto() {
+        if body.improver.is_some() && self.choices.is_auto() {
             // The time of other compilers says nothing about this session's compiles.
             let compiling = Duration::ZERO;
             let made = Made { compiling, ..made };
@@ -134,7 +139,7 @@ impl Core {
 
     /// Files a unit's own code before it can run. Its memory belongs to its object, or to the unit.
     fn file_unit(&self, id: FunctionId, made: &Made, code: Range<u64>) {
-        let mut records = self.tiers.versions.lock();
+        let mut records = self.versions.lock();
         let record = records.entry(id.index()).or_default();
         record.built.push(Version {
             id: made.version,

@@ -11,22 +11,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use uruk_base::FunctionId;
-use uruk_link::{Binding, Graph, Kind as LinkKind, Object, Resolved};
-use uruk_session::{
-    DependenceGroup, Flags, Lookup, LookupResult, Need, SessionError, Symbol, Tracker,
-};
+use uruk_link::{Binding, Graph, Kind as LinkKind, Object};
+use uruk_session::{DependenceGroup, Flags, SessionError, Symbol, Tracker};
 
 use crate::api::unit::Responsibility;
-use crate::core::Core;
+use crate::code::names::{Definition, Name};
+use crate::code::object_file::ObjectFile;
+use crate::code::objects::ObjectCode;
 use crate::error::{Error, Missing};
-use crate::load::hooks::Hooks;
 use crate::load::image::Image;
-use crate::load::names::{Definition, Name};
-use crate::load::objects::{ObjectCode, ObjectFile, is_function, object_files};
+use crate::load::objects::is_function;
+use crate::load::objects::object_files;
 use crate::load::placed::Stay;
 use crate::load::placed::{PlacedImage, names_of};
-use crate::load::start::Started;
 use crate::load::weak;
+use crate::session::Session;
 
 /// The promised symbols of its unit that an object defines.
 struct Promised {
@@ -36,7 +35,7 @@ struct Promised {
     file: Arc<ObjectFile>,
 }
 
-impl Core {
+impl Session {
     /// Links an object whose definitions fulfil `responsibility`, and completes that. Under a pass.
     pub(crate) fn link_for(
         self: &Arc<Self>,
@@ -232,47 +231,12 @@ impl Core {
         Ok(responsibility.resolve(&addresses)?)
     }
 
-    /// Looks up the references of an object, until each has an address.
-    pub(crate) fn resolved(
-        &self,
-        dylib: &uruk_session::Dylib,
-        mut references: Vec<Symbol>,
-    ) -> Result<LookupResult, Error> {
-        references.sort_unstable();
-        references.dedup();
-        let mut lookup = Lookup::new(dylib.search_order()).at(uruk_session::Required::Resolved);
-        // Thread-locals of libraries are no symbols of the session: missing ones are reported at
-        // the link.
-        let weak = references.into_iter().map(|symbol| (symbol, Need::Weak));
-        lookup.symbols = weak.collect();
-        Ok(self.names.session().lookup(lookup)?)
-    }
-
-    /// How code reaches `name`, by the result of the lookup.
-    pub(crate) fn resolve_found(
-        &self,
-        found: &LookupResult,
-        name: &str,
-        need: uruk_link::Need,
-    ) -> Option<Resolved> {
-        let symbol = self.names.session().intern(name);
-        let meaning = found.address(symbol);
-        let meaning = meaning.map(|address| self.names.meaning(address));
-        self.resolve_as(meaning, name, need)
-    }
-
-    /// Schedules constructors for the next initialization.
-    pub(crate) fn note_hooks(&self, image: &Image, started: &Started) {
-        let hooks = Hooks::of(self, image, started);
-        self.schedule().add(hooks);
-    }
-
     /// Keeps code until its function's first call finds it ready.
     fn keep_linked(
         &self,
         promised: &Promised,
         mut bodies: HashMap<Box<str>, std::ops::Range<u64>>,
-        holding: &Arc<crate::removal::Holding>,
+        holding: &Arc<crate::code::holding::Holding>,
     ) {
         let mut linked = self.linked.lock();
         let mut functions = HashSet::new();

@@ -12,8 +12,7 @@
 //! | [`code`] | bytes of embedders as objects |
 //! | [`bodies`] | names of bodies, and the bodies behind such stubs |
 //! | [`call`] | a first call, from the body's name to the slot |
-//! | [`better`] | requests to units for better code |
-//! | [`hands`] | threads for code of embedders that no first call waits on |
+//! | [`better`], [`reoptimize`] | requests to units for better code, and their answers |
 //! | [`link`] | objects from which a unit makes its definitions |
 //! | [`object`], [`archive`] | units of the runtime: objects that are linked on their first lookup, archives of them |
 //!
@@ -30,9 +29,9 @@ mod better;
 mod bodies;
 mod call;
 mod code;
-pub(crate) mod hands;
 mod link;
 mod object;
+pub(crate) mod reoptimize;
 
 use std::sync::Arc;
 
@@ -40,18 +39,22 @@ use uruk_session::{Dylib, Flags, Interface, SessionError, Symbol, Tracker};
 
 use crate::api::jit::WeakJit;
 use crate::api::unit::{Given, Unit};
-use crate::core::{Body, Core, static_name};
+use crate::code::body::Body;
+use crate::code::life::Life;
+use crate::code::static_names::static_name;
 use crate::error::Error;
 use crate::fork::gate;
-use crate::removal::life::Life;
+use crate::session::Session;
 
 pub use self::archive::Members;
-pub(crate) use self::archive::{Settled, add_helpers, add_members, add_needed};
+pub(crate) use self::archive::{add_helpers, add_members, add_needed};
 pub(crate) use self::better::improve_now;
-pub(crate) use self::bodies::{BodyNames, Improving, UnitBody, shown};
+pub(crate) use self::bodies::BodyNames;
+pub(crate) use self::bodies::Improving;
 pub(crate) use self::call::compile_now;
 pub use self::code::{ObjectBuilder, Reference};
 pub use self::object::LazyObject;
+pub(crate) use crate::code::unit_body::UnitBody;
 
 use self::adapter::{Adapter, Stubs};
 
@@ -73,7 +76,7 @@ pub(crate) fn adapted(given: Given) -> impl uruk_session::Unit {
     Adapter::new(jit, unit, interface, names)
 }
 
-impl Core {
+impl Session {
     /// Defines the symbols that `unit` promises in `dylib`, under `tracker` or its default one: all
     /// of them, or none. Under a pass.
     pub(crate) fn define_unit(
@@ -125,7 +128,7 @@ impl Core {
                 symbol: names.body(symbol),
                 own: symbol,
                 name: static_name(name),
-                improver: improver.clone(),
+                improver: improver.clone().map(|it| it as _),
                 life: Arc::clone(&life),
             };
             stubs.add(symbol, flags, id, names.body(symbol));

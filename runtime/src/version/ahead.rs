@@ -8,11 +8,11 @@ use uruk_base::FunctionId;
 use uruk_codegen::{Cancellation, fatal};
 use uruk_tiering::{Publication, Purpose};
 
-use crate::core::Core;
 use crate::error::Error;
 use crate::fork::gate::leave_lost;
 use crate::fork::panics;
-use crate::version::Request;
+use crate::version::compiler::Compiler;
+use crate::version::request::Request;
 
 /// The outcome of a version that is compiled before any call.
 pub(crate) struct Ahead {
@@ -22,27 +22,27 @@ pub(crate) struct Ahead {
     pub(crate) panic: Option<String>,
 }
 
-impl Core {
+impl Compiler {
     /// Compiles a function for its first call. On a worker, under a pass. If LLVM stops the thread,
     /// `lost` gets LLVM's message, and must start another worker in its place.
     pub(crate) fn make_ahead(
         self: &Arc<Self>,
         id: FunctionId,
         cancel: &Cancellation,
-        lost: impl Fn(&Arc<Core>, &str) + 'static,
+        lost: impl Fn(&str) + 'static,
     ) -> Ahead {
         let request = Request {
             function: id,
-            version: self.tiers.versions.ids.next(),
-            tier: self.tiers.first(),
+            version: self.versions.ids.next(),
+            tier: self.choices.first(),
             purpose: Purpose::First,
             ahead: true,
         };
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {
-                core.tiers.versions.seen(id).fail(request.version);
-                lost(&core, message);
+                core.versions.seen(id).fail(request.version);
+                lost(message);
                 leave_lost();
             }
         };
@@ -52,7 +52,7 @@ impl Core {
         let published = match &made {
             Ok(made) if matches!(made.publication, Publication::Published { .. }) => {
                 let now = self.events.now();
-                self.tiers.on_compiled(now, id, request.tier, made);
+                self.engines().compiled(now, id, request.tier, made);
                 true
             }
             Ok(_) => false,

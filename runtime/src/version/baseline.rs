@@ -1,7 +1,7 @@
 //! Tier 1 without LLVM: a function is read from its module's bytes, assembled to machine code, and
 //! passed in parts to the linker. LLVM reads and compiles functions that are not covered here.
 //!
-//! [`Core::wants_baseline`] selects the functions. All phases after the compile are those of other
+//! [`Compiler::wants_baseline`] selects the functions. All phases after the compile are those of other
 //! versions, but no object file exists: tools see none, and object caches keep none.
 
 use std::collections::BTreeMap;
@@ -12,13 +12,13 @@ use uruk_base::locks::Mutex;
 use uruk_base::parts::{self, Part};
 use uruk_base::{FunctionId, Tier};
 use uruk_baseline::ir::{Function, Reach, SymbolData};
-use uruk_baseline::{Code, Compiler, Features, FixupKind, Options, Uncovered, UnwindTarget};
+use uruk_baseline::{Code, Features, FixupKind, Options, Uncovered, UnwindTarget};
 use uruk_codegen::{Compile, Compiled, Counters, Labels, NotPlain, Plain, Read};
 use uruk_link::{Assembly, Form, LinkError, Part as LinkPart, Target};
 
 use super::plan::BodyOf;
-use crate::core::Core;
 use crate::events::baseline::BaselineStats;
+use crate::version::compiler::Compiler;
 
 /// The functions that the baseline compiler compiles at tier 1, of those that it covers; LLVM
 /// compiles the others there, and all at higher tiers.
@@ -70,7 +70,7 @@ const MOST_DESKS: usize = 6;
 /// A compiler and a reader, with buffers that are reused.
 #[derive(Default)]
 struct Desk {
-    compiler: Compiler,
+    compiler: uruk_baseline::Compiler,
     plain: Plain,
 }
 
@@ -84,7 +84,7 @@ impl std::fmt::Debug for Desk {
 type Made = (Compiled, Assembled, Function);
 
 /// The reason if a module cannot be read without LLVM.
-pub(super) const UNREAD: &str = "a module for LLVM to read";
+pub(crate) const UNREAD: &str = "a module for LLVM to read";
 
 /// A compiled function, with the names it refers to.
 #[derive(Debug)]
@@ -152,7 +152,7 @@ impl Compilers {
             own.or(any).map(|at| idle.swap_remove(at).1)
         };
         let mut desk = desk.unwrap_or_else(|| Desk {
-            compiler: Compiler::new(Options {
+            compiler: uruk_baseline::Compiler::new(Options {
                 features: features(),
             }),
             plain: Plain::default(),
@@ -168,7 +168,7 @@ impl Compilers {
 }
 
 /// The features of this processor.
-pub(super) fn features() -> Features {
+pub(crate) fn features() -> Features {
     Features {
         popcnt: is_x86_feature_detected!("popcnt"),
         lzcnt: is_x86_feature_detected!("lzcnt"),
@@ -234,7 +234,7 @@ impl Assembled {
     }
 }
 
-impl Core {
+impl Compiler {
     /// Whether the baseline compiler should try a compile.
     pub(super) fn wants_baseline(&self, id: FunctionId, how: &Compile) -> bool {
         let asked = how.tier == Tier::Baseline && self.baseline.setting.takes(id);
@@ -260,16 +260,16 @@ impl Core {
         };
         self.baseline.with(|desk| {
             let read = numbered.read_into(function.symbol, &mut desk.plain);
-            if read.is_ok() && self.speculation.wants(body.id) {
+            if read.is_ok() && self.engines().wants_sketch(body.id) {
                 let sketch = numbered.sketch_of(&desk.plain);
-                self.speculation
+                self.engines()
                     .sketched(body.id, &function.module, &body.plan, sketch);
                 *sketched = true;
             }
             let read = read.and_then(|()| {
                 numbered.baseline(&body.plan, function.symbol, how, &mut desk.plain)
             });
-            let over_native = self.tiers.is_over_native();
+            let over_native = self.choices.is_over_native();
             let read =
                 read.and_then(
                     |read| match over_native && read.compiled.labels != Labels::None {

@@ -21,20 +21,21 @@ use uruk_link::Linked;
 use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
 use uruk_tiering::Purpose;
 
-use super::Request;
 use super::baseline::Assembled;
-use super::blocks::{Code, Rest};
 use super::offers::Crossing;
 use super::plan::BodyOf;
-use crate::core::Core;
+use crate::code::blocks::{Code, Rest};
+use crate::code::records::BodyTracker;
+use crate::code::words::Words;
 use crate::error::{Error, Refusal};
 use crate::events::staying::Staying;
 use crate::fork::panics;
-use crate::version::words::Words;
+use crate::version::compiler::Compiler;
+use crate::version::request::Request;
 
 /// The body of one function, compiled in one way, as a unit of the session.
 struct BodyUnit {
-    core: Arc<Core>,
+    core: Arc<Compiler>,
     name: Box<str>,
     body: BodyOf,
     how: Compile,
@@ -43,14 +44,7 @@ struct BodyUnit {
 }
 
 /// The outcome of a version: the session does not carry the library's results or errors.
-pub(super) type Outcome = Arc<Mutex<Option<Result<Built, Error>>>>;
-
-/// The tracker that removes the unit of a version.
-#[derive(Debug)]
-pub(crate) struct BodyTracker {
-    tracker: Tracker,
-    number: usize,
-}
+pub(crate) type Outcome = Arc<Mutex<Option<Result<Built, Error>>>>;
 
 /// A version that is ready to run; it is not reachable yet.
 pub(crate) struct Built {
@@ -82,7 +76,7 @@ pub(crate) struct Built {
 impl Built {
     /// Makes a version of linked code: its code lies in `memory`, and its other resources in
     /// `rest`.
-    pub(super) fn new(
+    pub(crate) fn new(
         name: &'static CStr,
         linked: Linked,
         memory: Sealed,
@@ -152,10 +146,10 @@ impl Unit for BodyUnit {
     }
 }
 
-impl Core {
+impl Compiler {
     /// Builds the version of a request. If the code of the first version can never be exchanged,
     /// the best possible version.
-    pub(super) fn build_once_or_for_good(
+    pub(crate) fn build_once_or_for_good(
         self: &Arc<Self>,
         mut request: Request,
         how: Compile,
@@ -164,19 +158,21 @@ impl Core {
         let cancel = how.cancel.clone();
         let body = self.body_of(id)?;
         let built = match self.build_body(body, how.clone()) {
-            Err(Error::Heap(cause)) if self.reclaim_for_more(&cause) => {
+            Err(Error::Heap(cause)) if self.engines().reclaim_for_more(&cause) => {
                 self.build_body(self.body_of(id)?, how)?
             }
             built => built?,
         };
         let labels = built.compiled.labels;
         let for_ever = labels == Labels::Fixed;
-        if labels >= Labels::Escape && request.purpose != Purpose::First && self.tiers.has_native()
+        if labels >= Labels::Escape
+            && request.purpose != Purpose::First
+            && self.choices.has_native()
         {
             // Native code exists, whose labels' addresses the program may have.
-            let fixed = &mut self.tiers.versions.fixed();
+            let fixed = &mut self.versions.fixed();
             fixed.insert(id.index(), Staying::NativeLabels);
-            self.discard(id, built);
+            self.discard(id, built.unit, built.code);
             let function = self.name_of(id);
             let cause = Refusal::FirstStays;
             return Err(Error::Version { function, cause });
@@ -185,20 +181,20 @@ impl Core {
             return Ok((request, built));
         }
         if for_ever {
-            let fixed = &mut self.tiers.versions.fixed();
+            let fixed = &mut self.versions.fixed();
             fixed.insert(id.index(), Staying::Coroutine);
         }
-        let best = self.tiers.only(request.tier);
+        let best = self.choices.only(request.tier);
         if best == request.tier {
             return Ok((request, built));
         }
         // The first version is final.
         request.tier = best;
-        let mut how = self.tiers.how(best);
+        let mut how = self.choices.how(best);
         how.cancel = cancel;
         let again = self.body_of(id);
         let again = again.and_then(|body| self.build_body(body, self.plan(&request, how)));
-        self.discard(id, built);
+        self.discard(id, built.unit, built.code);
         Ok((request, again?))
     }
 
@@ -206,8 +202,8 @@ impl Core {
     /// never called again, so a better version would not be reached.
     fn is_stuck(&self, id: FunctionId, compiled: &Compiled) -> bool {
         let heads = &compiled.heads;
-        self.tiers.is_auto()
-            && self.tiers.is_entry_point(id)
+        self.choices.is_auto()
+            && self.choices.is_entry_point(id)
             && heads.counted.is_empty()
             && !heads.refused.is_empty()
     }
@@ -227,13 +223,13 @@ impl Core {
     }
 
     /// Materializes a version in the session; its unit sets `outcome`.
-    pub(super) fn materialize_version<U: Unit + 'static>(
+    pub(crate) fn materialize_version<U: Unit + 'static>(
         self: &Arc<Self>,
         function: FunctionId,
         outcome: &Outcome,
         unit: impl FnOnce(Symbol, &Tracker) -> U,
     ) -> Result<Built, Error> {
-        let versions = &self.tiers.versions;
+        let versions = &self.versions;
         let number = versions.take_number();
         match self.materialize_unit(function, number, outcome, unit) {
             Ok((mut built, tracker)) => {
@@ -271,7 +267,7 @@ impl Core {
                     Some(Err(cause)) => cause,
                     // A dependence failed after the link.
                     Some(Ok(built)) => {
-                        self.discard(function, built);
+                        self.discard(function, built.unit, built.code);
                         self.without_symbol(function, found)
                     }
                     None => self.without_symbol(function, found),
@@ -298,15 +294,6 @@ impl Core {
         }
     }
 
-    /// Removes the unit of a version.
-    pub(crate) fn remove_unit(&self, unit: BodyTracker) {
-        // Fails only if the tracker was removed already.
-        if let Err(cause) = unit.tracker.remove() {
-            self.names.session().report(&cause);
-        }
-        self.tiers.versions.give_number(unit.number);
-    }
-
     /// Compiles and links a body, with offers of other modules if possible; the code is not
     /// reachable yet.
     fn build(self: &Arc<Self>, body: &BodyOf, how: &Compile) -> Result<Built, Error> {
@@ -317,7 +304,7 @@ impl Core {
         }
         match self.build_with(start, body, &crossing.offer(how), &crossing) {
             Ok(built) if self.offers_hold(&crossing, &built.compiled.taken) => return Ok(built),
-            Ok(built) => self.discard(body.id, built),
+            Ok(built) => self.discard(body.id, built.unit, built.code),
             Err(Error::Heap(cause)) => return Err(Error::Heap(cause)),
             Err(cause) if cause.is_cancelled() => return Err(cause),
             // An offered function may have been removed meanwhile.
@@ -364,7 +351,7 @@ impl Core {
         {
             return Ok((compiled, Some(assembled)));
         }
-        if !uruk_late::is_open() && self.speculation.is_guess(body.id) {
+        if !uruk_late::is_open() && self.engines().is_guess(body.id) {
             // A prediction is no reason to load LLVM.
             return Err(self.cancelled(body.id));
         }
@@ -373,12 +360,11 @@ impl Core {
             function.module.readers.reader()?
         };
         if !sketched
-            && self.speculation.wants(body.id)
+            && self.engines().wants_sketch(body.id)
             && let Ok(sketch) = reader.sketch(function.symbol)
         {
             let module = &function.module;
-            self.speculation
-                .sketched(body.id, module, &body.plan, sketch);
+            self.engines().sketched(body.id, module, &body.plan, sketch);
         }
         let key = self.layers.cache.is_some() && how.is_storable();
         let key = key.then(|| reader.key(&body.plan, function.symbol, &how));

@@ -22,9 +22,9 @@ use uruk_base::{FunctionId, ThreadStack, Tier};
 use uruk_codegen::fatal;
 use uruk_tiering::Purpose;
 
-use super::Request;
-use crate::core::Core;
 use crate::error::Error;
+use crate::version::compiler::Compiler;
+use crate::version::request::Request;
 
 /// Samples in a function's native code from which it counts as hot.
 const SAMPLES: u32 = 2;
@@ -34,7 +34,7 @@ thread_local! {
     static MAKING: ThreadStack<FunctionId> = const { ThreadStack::new() };
 }
 
-impl Core {
+impl Compiler {
     /// Compiles those of these functions that have no code, for code of tier `by`. On a thread that
     /// LLVM can stop, under a pass.
     ///
@@ -62,8 +62,8 @@ impl Core {
     }
 
     fn make_for_caller(self: &Arc<Self>, by: Tier, id: FunctionId) -> Result<(), Error> {
-        let version = self.tiers.versions.ids.next();
-        let tier = match self.tiers.sampling.native_samples(id) {
+        let version = self.versions.ids.next();
+        let tier = match self.engines().native_samples(id) {
             Some(samples) if samples >= SAMPLES => Tier::Optimized,
             None if by > Tier::Baseline => Tier::Optimized,
             _ => Tier::Baseline,
@@ -77,7 +77,7 @@ impl Core {
         };
         let core = Arc::clone(self);
         let on_fatal = move |message: &str| {
-            core.tiers.versions.seen(id).fail(version);
+            core.versions.seen(id).fail(version);
             let cause = core.fatal(id, message);
             core.tell_failed(request, &cause);
             core.fail(id, &cause);

@@ -19,7 +19,7 @@ use uruk_codegen::{Cancellation, fatal};
 use uruk_stubs::seat;
 use uruk_tiering::{Late, Publication, Purpose};
 
-use crate::core::{Body, Core};
+use crate::code::body::Body;
 use crate::error::Error;
 use crate::events::Event;
 use crate::fork::gate::{self, leave_lost};
@@ -27,17 +27,32 @@ use crate::fork::panics;
 use crate::fork::sacrificial::sacrificial;
 use crate::fork::thread::{self, rest};
 use crate::fork::threads;
-use crate::load::room;
-use crate::speculation::work::PATIENCE;
-use crate::units;
-use crate::version::Request;
+use crate::host::room;
+use crate::version::compiler::Compiler;
+use crate::version::engines::{Engines, OnLostThread};
 use crate::version::partition::Partition;
+use crate::version::request::Request;
+
+/// The session of a worker: its compiler, and the rooms above, which it keeps.
+pub(crate) struct Workplace {
+    compiler: Arc<Compiler>,
+    engines: Arc<dyn Engines>,
+}
 
 /// Starts `count` workers, or fewer if not all threads can be started.
-pub(crate) fn spawn(core: &Arc<Core>, count: usize) -> Result<(), Error> {
+pub(crate) fn spawn(compiler: &Arc<Compiler>, count: usize) -> Result<(), Error> {
+    let place = Arc::new(Workplace {
+        compiler: Arc::clone(compiler),
+        engines: compiler.engines(),
+    });
+    spawn_at(&place, count)
+}
+
+fn spawn_at(place: &Arc<Workplace>, count: usize) -> Result<(), Error> {
     for index in 0..count {
         let name = format!("uruk-{index}");
-        let work = core.serving.work(core, move |core| serve(core, index == 0));
+        let serving = &place.compiler.serving;
+        let work = serving.work(place, move |place| serve(place, index == 0));
         match thread::spawn(name, work) {
             Err(cause) if index == 0 => return Err(cause),
             Err(cause) => {
@@ -72,50 +87,59 @@ pub(crate) fn widen_heap() {
     }
 }
 
+/// Time between checks, by a worker whose first call joined a compile ahead, whether that makes
+/// progress.
+const PATIENCE: Duration = Duration::from_micros(500);
+
 /// Time that a worker stays on the processor of its last caller.
 const LINGER: Duration = Duration::from_millis(100);
 
 /// Runs a worker; the first one also checks the main thread.
-fn serve(core: &Arc<Core>, first: bool) {
+fn serve(place: &Arc<Workplace>, first: bool) {
+    let Workplace { compiler, engines } = &**place;
+    let lost: OnLostThread = {
+        let place = Arc::clone(place);
+        Arc::new(move |message: &str| replace_worker(&place, message))
+    };
     // Without a controller, the worker must detect that no compiles come any more.
-    let rests = !core.tiers.is_auto();
+    let rests = !compiler.choices.is_auto();
     let idle = first.then_some(threads::LOOK_INTERVAL);
     let busy = if rests { Some(room::REST) } else { idle };
     let mut patience = busy;
     // Compiles after an answer would occupy the caller's processor.
-    let sits = matches!(core.layers.partition, Partition::Function);
-    while !core.is_stopping() {
+    let sits = matches!(compiler.layers.partition, Partition::Function);
+    while !compiler.is_stopping() {
         let lingers = seat::processor().map(|_| LINGER);
-        let looks_on = core.speculation.is_joined().then_some(PATIENCE);
+        let looks_on = engines.is_joined().then_some(PATIENCE);
         let until = looks_on.or(lingers).or(patience);
-        match core.stubs.wait_request_on(until, seat::processor()) {
+        match compiler.stubs.wait_request_on(until, seat::processor()) {
             Some(id) => {
                 let panic = {
                     let _busy = gate::enter();
-                    match core.join_ahead(id) {
+                    match engines.join_ahead(id) {
                         true => None,
-                        false => answer(core, id, replace_worker),
+                        false => answer(compiler, id, &lost),
                     }
                 };
-                let panic = panic.or_else(|| core.make_together(id, replace_worker));
+                let panic = panic.or_else(|| compiler.make_together(id, &lost));
                 if let Some(panic) = panic {
                     let _busy = gate::enter();
-                    replace_worker(core, &panic);
+                    lost(&panic);
                     return;
                 }
                 patience = busy;
-                if sits && let Some(caller) = core.stubs.last_caller() {
+                if sits && let Some(caller) = compiler.stubs.last_caller() {
                     seat::take(caller);
                 }
             }
             None if looks_on.is_some() => {
                 let _busy = gate::enter();
-                let panic = match core.stranded() {
-                    Some(id) => answer(core, id, replace_worker),
-                    None => core.help_ahead(replace_worker),
+                let panic = match engines.stranded() {
+                    Some(id) => answer(compiler, id, &lost),
+                    None => Arc::clone(engines).help_ahead(&lost),
                 };
                 if let Some(panic) = panic {
-                    return replace_worker(core, &panic);
+                    return lost(&panic);
                 }
             }
             None if lingers.is_some() => seat::leave(),
@@ -123,7 +147,7 @@ fn serve(core: &Arc<Core>, first: bool) {
                 if first {
                     threads::look_at_main_thread();
                 }
-                if rests && core.heap.rest() {
+                if rests && compiler.heap.rest() {
                     patience = idle;
                 }
             }
@@ -134,62 +158,101 @@ fn serve(core: &Arc<Core>, first: bool) {
 
 /// Ends the calling worker, and starts another in its place, which also checks the main thread:
 /// without one, later calls wait forever. Under a pass.
-fn replace_worker(core: &Arc<Core>, message: &str) {
+fn replace_worker(place: &Arc<Workplace>, message: &str) {
     rest::unfit();
-    if let Err(cause) = spawn(core, 1) {
+    if let Err(cause) = spawn_at(place, 1) {
         error!(%cause, message, "no worker in place of one that was lost");
     }
     // The panic may come from a listener.
-    panics::contained(|| core.tell_lost(message));
+    panics::contained(|| place.compiler.tell_lost(message));
 }
 
 /// Answers a first call, under a pass; returns the text of a panic, after which this thread's state
 /// is uncertain. `lost` starts another thread in its place.
 pub(crate) fn answer(
-    core: &Arc<Core>,
+    compiler: &Arc<Compiler>,
     id: FunctionId,
-    lost: fn(&Arc<Core>, &str),
+    lost: &OnLostThread,
 ) -> Option<String> {
     widen_heap();
-    let version = core.tiers.versions.ids.next();
+    let version = compiler.versions.ids.next();
     let on_fatal = {
-        let core = Arc::clone(core);
+        let (compiler, lost) = (Arc::clone(compiler), Arc::clone(lost));
         move |message: &str| {
-            core.tiers.versions.seen(id).fail(version);
-            core.fail(id, &core.fatal(id, message));
-            lost(&core, message);
+            compiler.versions.seen(id).fail(version);
+            compiler.fail(id, &compiler.fatal(id, message));
+            lost(message);
             leave_lost();
         }
     };
     fatal::guard(on_fatal, || {
         // The request may have been answered by a compile-ahead meanwhile.
-        if core.stubs.entry(id).is_some() {
+        if compiler.stubs.entry(id).is_some() {
             return None;
         }
-        if let Some(Body::Unit(unit)) = core.body(id) {
-            core.answer_from_unit(id, unit);
+        if let Some(Body::Unit(unit)) = compiler.body(id) {
+            compiler.engines().answer_from_unit(id, unit);
             return None;
         }
-        let taken = core.events.now();
-        let made = panics::caught(|| core.churn().and_then(|()| core.make_first(id, version)));
+        let taken = compiler.events.now();
+        let made = panics::caught(|| {
+            compiler
+                .engines()
+                .churn()
+                .and_then(|()| compiler.make_first(id, version))
+        });
         let Err(cause) = made else {
             return panics::contained(|| {
-                core.events.tell(|| Event::Answered {
+                compiler.events.tell(|| Event::Answered {
                     id,
-                    function: core.name_of(id),
+                    function: compiler.name_of(id),
                     worker: thread::name(),
                     taken,
-                    at: core.events.now(),
+                    at: compiler.events.now(),
                 });
             });
         };
-        error!(function = core.name_of(id), %cause, "compile failed");
-        core.fail(id, &cause);
+        error!(function = compiler.name_of(id), %cause, "compile failed");
+        compiler.fail(id, &cause);
         cause.panic().map(str::to_owned)
     })
 }
 
-impl Core {
+impl Compiler {
+    /// Compiles a function at `tier` as `version` and publishes it, on the calling thread.
+    pub(crate) fn compile_at(
+        self: &Arc<Self>,
+        id: FunctionId,
+        version: VersionId,
+        tier: Tier,
+    ) -> Result<(), Error> {
+        let published = self.versions.seen(id).published();
+        let purpose = match published {
+            Some(_) => Purpose::Change,
+            None => Purpose::First,
+        };
+        let request = Request {
+            ahead: false,
+            function: id,
+            version,
+            tier,
+            purpose,
+        };
+        let made = match self.make(request, None, &Cancellation::new()) {
+            // The function was replaced or removed meanwhile, as if right after the compile.
+            Err(cause) if cause.is_cancelled() => return Ok(()),
+            made => made?,
+        };
+        if let Publication::Published { .. } = made.publication {
+            let now = self.events.now();
+            match purpose {
+                Purpose::First => self.engines().compiled(now, id, tier, &made),
+                Purpose::Change => self.engines().published(now, id, tier, &made),
+            }
+        }
+        Ok(())
+    }
+
     /// Compiles the first version of `id` and publishes it, unless better code was published
     /// meanwhile.
     pub(crate) fn make_first(
@@ -197,7 +260,7 @@ impl Core {
         id: FunctionId,
         version: VersionId,
     ) -> Result<(), Error> {
-        self.make_first_at(id, version, self.tiers.first())
+        self.make_first_at(id, version, self.choices.first())
     }
 
     /// Like `make_first`, at a tier, unless a higher one is required.
@@ -208,9 +271,9 @@ impl Core {
         mut tier: Tier,
     ) -> Result<(), Error> {
         let _planning = self.counters.parts.enter(Part::Planning);
-        if self.tiers.is_entry_point(id) {
+        if self.choices.is_entry_point(id) {
             // No later call will reach a better version: a pin is obeyed at once.
-            tier = self.tiers.start_tier(id);
+            tier = self.engines().start_tier(id);
         }
         let origin = self.function(id).and_then(|it| it.origin);
         if origin.is_some_and(|it| it.start.passed.is_none()) {
@@ -234,11 +297,11 @@ impl Core {
                 break made;
             }
             // The function, or one of its dependences, was replaced meanwhile.
-            first.version = self.tiers.versions.ids.next();
+            first.version = self.versions.ids.next();
         };
         match (made, self.stubs.has_code(id)) {
             (Ok(made), _) => {
-                self.tiers.on_compiled(self.events.now(), id, tier, &made);
+                self.engines().compiled(self.events.now(), id, tier, &made);
                 Ok(())
             }
             // Another thread has published or prepared code before; that suffices.
@@ -252,42 +315,39 @@ impl Core {
 /// Compiles a function now, on a thread that LLVM can stop: at `tier`, replacing the current
 /// version, or (`None`) at the tier of first code, unless it has code.
 pub(crate) fn compile_now(
-    core: &Arc<Core>,
+    compiler: &Arc<Compiler>,
     id: FunctionId,
     tier: Option<Tier>,
 ) -> Result<(), Error> {
     let unit = {
         let _pass = gate::enter();
-        core.unit_of(id)
+        compiler.unit_of(id)
     };
     if let Some(unit) = unit {
-        return match tier {
-            None => units::compile_now(core, id, &unit),
-            Some(tier) => units::improve_now(core, id, &unit, tier),
-        };
+        return compiler.engines().compile_unit(id, &unit, tier);
     }
-    let version = core.tiers.versions.ids.next();
+    let version = compiler.versions.ids.next();
     let request = Request {
         function: id,
         version,
-        tier: tier.unwrap_or(core.tiers.first()),
+        tier: tier.unwrap_or(compiler.choices.first()),
         purpose: Purpose::First,
         ahead: false,
     };
     let lost = {
-        let core = Arc::clone(core);
+        let compiler = Arc::clone(compiler);
         move |message: &str| {
-            core.tiers.versions.seen(id).fail(version);
-            let error = core.fatal(id, message);
-            core.tell_failed(request, &error);
-            core.tell_lost(message);
+            compiler.versions.seen(id).fail(version);
+            let error = compiler.fatal(id, message);
+            compiler.tell_failed(request, &error);
+            compiler.tell_lost(message);
             error
         }
     };
-    let core = Arc::clone(core);
+    let compiler = Arc::clone(compiler);
     sacrificial("uruk-now", lost, move || match tier {
-        Some(tier) => core.compile_at(id, version, tier),
-        None if core.stubs.has_code(id) => Ok(()),
-        None => core.make_first(id, version),
+        Some(tier) => compiler.compile_at(id, version, tier),
+        None if compiler.stubs.has_code(id) => Ok(()),
+        None => compiler.make_first(id, version),
     })
 }

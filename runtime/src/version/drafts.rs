@@ -5,9 +5,9 @@ use std::ops::Range;
 use uruk_heap::{Draft, Pool, Sealed};
 use uruk_link::{Laid, Linked, Placement, Segment, TlsPlace};
 
-use crate::core::Core;
 use crate::error::Error;
 use crate::host::tls;
+use crate::version::compiler::Compiler;
 
 /// One allocation per segment that has any bytes.
 pub(crate) struct Drafts {
@@ -22,7 +22,7 @@ const SEGMENTS: [(Segment, Pool); 3] = [
     (Segment::ReadWrite, Pool::ReadWrite),
 ];
 
-impl Core {
+impl Compiler {
     /// Allocates the segments of `laid`.
     pub(crate) fn allocate(&self, laid: &Laid<'_>) -> Result<Drafts, Error> {
         let mut segments = [None, None, None];

@@ -7,13 +7,14 @@ use uruk_codegen::Labels;
 use uruk_reclaim::Fixed;
 use uruk_tiering::{Facts, Late, Publication};
 
-use super::blocks::Piece;
 use super::build::Built;
-use super::records::Version;
-use super::{Made, Request};
-use crate::core::Core;
+use crate::code::blocks::Piece;
+use crate::code::records::Version;
+use crate::version::compiler::Compiler;
+use crate::version::request::Made;
+use crate::version::request::Request;
 
-impl Core {
+impl Compiler {
     /// The report of a version before it is published.
     pub(crate) fn made(&self, request: Request, built: &Built) -> Made {
         Made {
@@ -36,11 +37,9 @@ impl Core {
 
     /// Records a version before it can run, so that the first sample in it, and later searches,
     /// find it.
-    pub(crate) fn file(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
+    pub(crate) fn file_version(&self, request: Request, built: Built, depends: Arc<[FunctionId]>) {
         let code = built.code.range();
-        self.tiers
-            .sampling
-            .add_code(code, request.function, request.version);
+        self.sampled.insert(code, request.function, request.version);
         self.keep(request, built, depends);
     }
 
@@ -53,14 +52,14 @@ impl Core {
         let code = built.code.range();
         let bodies = self.bodies_in_sight(request.function, &built);
         let (function, version) = (Some(request.function), request.version);
-        self.reclaim.notes.live(Piece {
+        self.notes.live(Piece {
             function,
             version,
             depends: Arc::clone(&depends),
             fixed,
             code: built.code,
         });
-        let mut records = self.tiers.versions.lock();
+        let mut records = self.versions.lock();
         let record = records.entry(request.function.index()).or_default();
         if record.built.is_empty() {
             // Most functions only ever have one version.

@@ -2,8 +2,8 @@
 //!
 //! | known to | from | to |
 //! |---|---|---|
-//! | unwinder (`Core::region`) | [`Core::make_findable`], [`Core::make_copies_findable`] | [`Core::forget_code`] |
-//! | backtraces, `dladdr` (`Core::bodies`) | the same | the same |
+//! | unwinder (`Compiler::region`) | [`Compiler::make_findable`], [`Compiler::make_copies_findable`] | [`Compiler::forget_code`] |
+//! | backtraces, `dladdr` (`Compiler::bodies`) | the same | the same |
 //! | tools | the same | the same |
 //! | samples | the version's record, which names its owner; copies the same | the same |
 //!
@@ -19,32 +19,32 @@ use uruk_base::Tier;
 use uruk_link::{FdeRow, Linked};
 use uruk_unwind::Row;
 
-use super::blocks::{Shape, View};
-use crate::core::Core;
+use crate::code::blocks::{Shape, View};
+use crate::code::tools::Body;
 use crate::error::Error;
-use crate::told::tools::Body;
+use crate::version::compiler::Compiler;
 
 /// New code in its place.
-pub(super) struct NewCode<'a> {
-    pub(super) name: &'static CStr,
-    pub(super) tier: Tier,
+pub(crate) struct NewCode<'a> {
+    pub(crate) name: &'static CStr,
+    pub(crate) tier: Tier,
     /// Whether it only starts the production of the function's first body: a debugger that waits
     /// for the function by its name does not stop there.
-    pub(super) stands_in: bool,
+    pub(crate) stands_in: bool,
     /// The range of the function itself.
-    pub(super) body: Range<u64>,
+    pub(crate) body: Range<u64>,
     /// The range including code that was compiled with it.
-    pub(super) code: Range<u64>,
+    pub(crate) code: Range<u64>,
     /// The object file that it was linked from, if any, and the result.
-    pub(super) object: Option<&'a [u8]>,
-    pub(super) linked: &'a Linked,
+    pub(crate) object: Option<&'a [u8]>,
+    pub(crate) linked: &'a Linked,
     /// The name of its symbol in the object.
-    pub(super) symbol: &'a str,
+    pub(crate) symbol: &'a str,
 }
 
-impl Core {
+impl Compiler {
     /// Makes new code findable, before any of it can run.
-    pub(super) fn make_findable(&self, new: &NewCode<'_>) -> Result<(), Error> {
+    pub(crate) fn make_findable(&self, new: &NewCode<'_>) -> Result<(), Error> {
         self.register_rows(&new.linked.fdes, new.name)?;
         self.add_body(new.body.start, new.code.end, new.name);
         self.tools
@@ -83,9 +83,7 @@ impl Core {
             } = *copy.shape;
             Some((copy.range(), function?, version))
         };
-        self.tiers
-            .sampling
-            .add_codes(copies.iter().filter_map(born));
+        self.sampled.insert_all(copies.iter().filter_map(born));
         if self.tools.any() {
             let pairs = copies.iter().zip(originals);
             for (&copy, original) in pairs.filter_map(|(copy, from)| Some((copy, (*from)?))) {
@@ -102,7 +100,7 @@ impl Core {
         blocks: impl IntoIterator<Item = View<'v>>,
     ) {
         self.region.remove_all(&runs);
-        self.tiers.sampling.remove_codes(&runs);
+        self.sampled.retire_all(&runs);
         self.remove_bodies(runs);
         if self.tools.any() {
             blocks.into_iter().for_each(|code| self.tools.remove(code));

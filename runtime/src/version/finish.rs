@@ -5,14 +5,15 @@ use std::sync::Arc;
 use tracing::{info, warn};
 use uruk_base::FunctionId;
 
-use crate::core::{Body, Core};
+use crate::code::body::Body;
 use crate::fork::gate;
 use crate::version::calls;
+use crate::version::compiler::Compiler;
 
 /// Maximal number of rounds: compiles may add functions, which are compiled in the next round.
 const ROUNDS: usize = 8;
 
-impl Core {
+impl Compiler {
     /// Compiles each function that a call can reach and that has no code. A function that cannot be
     /// compiled is marked as failed: its calls go to the failure handler. Without a pass.
     pub(crate) fn compile_rest(self: &Arc<Self>) {

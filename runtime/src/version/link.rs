@@ -16,19 +16,21 @@ use uruk_heap::{Pool, Sealed};
 use uruk_link::{Graph, Laid, LayoutOptions, Linked, Object, Resolved};
 
 use super::baseline::Assembled;
-use super::blocks::{Rest, split};
 use super::build::Built;
 use super::drafts::Drafts;
 use super::findable::NewCode;
 use super::offers::Crossing;
 use super::plan::BodyOf;
-use crate::calls::bound::State;
-use crate::calls::lazy::is_placeholder;
-use crate::core::{Core, Function};
+use crate::code::blocks::{Rest, split};
+use crate::code::body::Function;
+use crate::code::constants::Constants;
+use crate::code::holding::Uses;
+use crate::code::host_state::HostState;
+use crate::code::host_state::is_placeholder;
+use crate::code::loops::Loops;
+use crate::code::words::Words;
 use crate::error::Error;
-use crate::loops::words::Loops;
-use crate::removal::Uses;
-use crate::version::words::Words;
+use crate::version::compiler::Compiler;
 use uruk_base::CompiledBy;
 
 /// The words in which a version counts.
@@ -54,7 +56,7 @@ impl Counting {
     }
 }
 
-impl Core {
+impl Compiler {
     /// Links the compiled code of a body, and makes it findable.
     pub(super) fn link(
         self: &Arc<Self>,
@@ -95,7 +97,8 @@ impl Core {
             let dylib = crossing.dylib_of(&function.module.dylib, name);
             self.find_for(&function.module, dylib, name, need)
         };
-        let constants = self.place_constants(&laid, function, of.id, find, &mut uses)?;
+        let memory = (&self.heap, &*self.owners);
+        let constants = Constants::place(memory, &laid, function, of.id, find, &mut uses)?;
         let drafts = self.allocate(&laid)?;
         let placed = laid.place_with(drafts.placement(None), constants.addresses)?;
         let sized = placed
@@ -103,14 +106,13 @@ impl Core {
             .find(|(d, _)| d.name == symbol)
             .map(|(d, address)| address..address + d.size);
         let counting = self.counting(of, &compiled)?;
-        let over_native = self.tiers.is_over_native();
-        let mut called = Vec::new();
+        let (over_native, mut called) = (self.choices.is_over_native(), Vec::new());
         let linked = placed.fix_up(|name, need| {
             if let Some(word) = counting.find(name) {
                 return Some(word);
             }
             let resolved = find(name, need)?;
-            self.note_use(&resolved, &mut uses);
+            self.owners.note_use(&resolved, &self.heap, &mut uses);
             if over_native && resolved.slot.is_some() {
                 called.extend(self.stubs.function_at(resolved.address));
             }
@@ -119,8 +121,8 @@ impl Core {
         let sized = sized.ok_or_else(nothing)?;
         let (entry, code) = (sized.start, drafts.code_range());
         if !compiled.keeps_stack || self.layers.changes_code() {
-            let stacks = &self.reclaim.stacks;
-            stacks.note_function(link_name, &linked, code.start, sized);
+            self.stacks
+                .note_function(link_name, &linked, code.start, sized);
         }
         let (memory, data) = split(write(drafts, &linked)?);
         let memory = memory.ok_or_else(nothing)?;
@@ -162,7 +164,7 @@ impl Core {
 
     /// State of the host that the body of a function, or bodies inlined in it, refer to. A function
     /// that has another body by now makes the version stale, and it is not published.
-    fn states_of(&self, function: &Function, foreign: &[FunctionId]) -> Box<[State]> {
+    fn states_of(&self, function: &Function, foreign: &[FunctionId]) -> Box<[HostState]> {
         let others = foreign.iter().filter_map(|&id| self.function(id));
         let others = others.filter_map(|other| other.module.state.clone());
         function
@@ -187,7 +189,7 @@ impl Core {
 
     fn counting(self: &Arc<Self>, of: &BodyOf, compiled: &Compiled) -> Result<Counting, Error> {
         let counters = match compiled.counts {
-            true => Some(self.tiers.counts.address(&self.heap, of.id)?),
+            true => Some(self.counts.address(&self.heap, of.id)?),
             false => None,
         };
         let words = match &compiled.probes {
@@ -202,7 +204,7 @@ impl Core {
         };
         Ok(Counting {
             counters,
-            loops: self.loops_of(of, compiled)?,
+            loops: self.engines().loops_of(of, compiled)?,
             words,
         })
     }

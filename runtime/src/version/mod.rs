@@ -1,4 +1,4 @@
-//! One version of a function, from the request to the slot. [`Core::make`] runs all phases; each
+//! One version of a function, from the request to the slot. [`Compiler::make`] runs all phases; each
 //! takes the result of the previous one.
 //!
 //! | phase | file | result |
@@ -7,21 +7,22 @@
 //! | offers | [`offers`], [`rare`] | bodies of other modules that may be inlined |
 //! | compile | [`build`] | an object |
 //! | or without LLVM | [`baseline`] | code in memory, at tier 1 |
-//! | or from a unit | [`better`] | an object that a unit made, linked |
-//! | link | [`link`], [`drafts`], [`constants`] | bytes for their place |
+//! | or from a unit | `units::reoptimize` | an object that a unit made, linked |
+//! | link | [`link`], [`drafts`], `code::constants` | bytes for their place |
 //! | seal | [`link`] | code in its place, executable |
 //! | called | [`called`] | over native code: all its callees have code |
 //! | findable | [`findable`] | known to the unwinder, backtraces and tools |
-//! | file | [`mod@file`], [`records`], [`blocks`] | known to samples, reclaim and statistics |
+//! | file | [`mod@file`], `code::records`, `code::blocks` | known to samples, reclaim and statistics |
 //! | publish | [`publish`] | in the slot, or too late |
 //!
 //! Native code of the program's linker only takes the last two phases: [`native`].
 //!
-//! [`coverage`] reports the share of a file that the baseline compiler covers.
-//!
 //! Requests come from [`calls`] for first calls, [`ahead`] for those still to come, `tiers` for
 //! better versions, `replace` for new bodies, `units` for better code of units' functions.
 //! `reclaim` undoes a version, in the opposite order.
+//!
+//! The [`compiler`] holds what all of these share. It knows the rooms above by one interface,
+//! [`engines`], only.
 //!
 //! `uruk_tiering`'s [`FunctionVersions`] decides which version is stored into a slot, under the
 //! lock of that function, inside which is only the slot. Versions that a publication makes unused
@@ -29,81 +30,51 @@
 
 pub(crate) mod ahead;
 pub(crate) mod baseline;
-pub(crate) mod better;
-pub(crate) mod blocks;
-pub(crate) mod bodies;
 pub(crate) mod build;
 mod called;
 pub(crate) mod calls;
-pub(crate) mod constants;
-pub(crate) mod coverage;
+pub(crate) mod choices;
+pub(crate) mod compiler;
+pub(crate) mod counts;
+mod depends;
+pub(crate) mod disassemble;
 pub(crate) mod drafts;
-pub(crate) mod failed;
+pub(crate) mod engines;
 mod file;
-mod findable;
+pub(crate) mod findable;
 mod finish;
+pub(crate) mod layers;
 mod link;
-mod native;
+pub(crate) mod native;
 mod offers;
 pub(crate) mod partition;
 mod plan;
 mod publish;
 mod rare;
-pub(crate) mod records;
+pub(crate) mod request;
 mod telling;
 mod together;
-pub(crate) mod words;
+pub(crate) mod under_way;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use uruk_base::parts::{self, Part};
-use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Cancellation, Compile};
-use uruk_tiering::{
-    EntryAddress, Facts, FunctionVersions, Publication, Purpose, Ticket, VersionError,
-};
+use uruk_tiering::{EntryAddress, FunctionVersions, Purpose, Ticket, VersionError};
 
-use crate::core::{Body, Core};
+use crate::code::body::Body;
 use crate::error::{Error, Refusal};
 use crate::fork::panics;
-use crate::units::UnitBody;
-use crate::version::words::Words;
+use crate::version::compiler::Compiler;
+use crate::version::request::Made;
+use crate::version::request::Request;
 use build::Built;
-pub(crate) use offers::Parcels;
 pub(crate) use plan::BodyOf;
 use publish::Filed;
 
-/// A request for a version.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Request {
-    pub(crate) function: FunctionId,
-    pub(crate) version: VersionId,
-    pub(crate) tier: Tier,
-    pub(crate) purpose: Purpose,
-    /// Whether it is made before any call: the first call stores it, and reports its errors.
-    pub(crate) ahead: bool,
-}
-
-/// The result of a compile.
-#[derive(Debug)]
-pub(crate) struct Made {
-    pub(crate) version: VersionId,
-    pub(crate) compiling: Duration,
-    pub(crate) linking: Duration,
-    pub(crate) facts: Facts,
-    /// Whether the code counts its entries and back edges.
-    pub(crate) counts: bool,
-    /// The number of callees that could be inlined.
-    pub(crate) callees: u32,
-    /// Hash of the object that it was linked from, if any.
-    pub(crate) object: Option<u64>,
-    /// The words in which its probes count.
-    pub(crate) words: Option<Words>,
-    pub(crate) publication: Publication,
-}
-
-impl Core {
+impl Compiler {
     /// Compiles a version, links it, and publishes it unless that is too late.
     ///
     /// # Errors
@@ -114,17 +85,17 @@ impl Core {
         queued: Option<Duration>,
         cancel: &Cancellation,
     ) -> Result<Made, Error> {
-        let mut how = self.tiers.how(request.tier);
+        let mut how = self.choices.how(request.tier);
         if request.tier == Tier::Guided {
-            how = self.guide(request.function, how);
+            how = self.engines().guide(request.function, how);
         }
         self.make_as(request, how, queued, cancel)
     }
 
-    /// Like [`Core::make`], with settings of its own.
+    /// Like [`Compiler::make`], with settings of its own.
     ///
     /// # Errors
-    /// Those of [`Core::make`].
+    /// Those of [`Compiler::make`].
     pub(crate) fn make_as(
         self: &Arc<Self>,
         request: Request,
@@ -145,7 +116,7 @@ impl Core {
             self.tell_dropped(request);
             return Err(refused(Refusal::FromObject { file }));
         }
-        if request.purpose == Purpose::Change && self.tiers.versions.is_fixed(request.function) {
+        if request.purpose == Purpose::Change && self.versions.is_fixed(request.function) {
             self.tell_dropped(request);
             return Err(refused(Refusal::FirstStays));
         }
@@ -156,25 +127,8 @@ impl Core {
         })
     }
 
-    /// Like [`Core::make`], for a function whose code `unit` makes. On a thread for code of
-    /// embedders.
-    ///
-    /// # Errors
-    /// Those of [`Core::make`], and the unit's.
-    pub(crate) fn make_better(
-        self: &Arc<Self>,
-        request: Request,
-        unit: &UnitBody,
-        queued: Option<Duration>,
-        cancel: &Cancellation,
-    ) -> Result<Made, Error> {
-        self.make_with(request, queued, cancel, || {
-            self.build_better(request, unit, cancel)
-        })
-    }
-
     /// Runs all phases, with a function that builds.
-    fn make_with(
+    pub(crate) fn make_with(
         self: &Arc<Self>,
         request: Request,
         queued: Option<Duration>,
@@ -182,9 +136,9 @@ impl Core {
         build: impl FnOnce() -> Result<(Request, Built), Error>,
     ) -> Result<Made, Error> {
         let _planning = self.counters.parts.enter(Part::Planning);
-        let versions = self.tiers.versions.of(request.function);
+        let versions = self.versions.of(request.function);
         let refused = self.refused(request.function);
-        let _entered = self.tiers.under_way.enter(&request, cancel);
+        let _entered = self.under_way.enter(&request, cancel);
         let ticket = versions
             .request(request.version, request.tier, request.purpose)
             .map_err(refused)?;
@@ -208,7 +162,7 @@ impl Core {
         if made.is_err() && self.body(request.function).is_none() {
             // The function was removed meanwhile, maybe before the version was entered.
             drop(versions);
-            self.tiers.versions.forget_idle(request.function);
+            self.versions.forget_idle(request.function);
         }
         made
     }
@@ -225,26 +179,27 @@ impl Core {
         let refused = self.refused(request.function);
         versions.start(ticket).map_err(&refused)?;
         let started = self.events.now();
-        let epoch = self.replacing.epoch();
+        let epoch = self.publications.epoch();
         let (request, built) = build()?;
         if let Err(cause) = self.make_called(request.tier, &built.called) {
-            self.discard(request.function, built);
+            self.discard(request.function, built.unit, built.code);
             return Err(cause);
         }
         if let Err(cause) = versions.ready(ticket, EntryAddress(built.entry)) {
-            self.discard(request.function, built);
+            self.discard(request.function, built.unit, built.code);
             return Err(refused(cause));
         }
         let _publishing = parts::enter(Part::Publishing);
-        let returned = self.note_code(request.function, built.bytes);
+        let returned = self.engines().note_code(request.function, built.bytes);
         let first = request.purpose == Purpose::First && !returned;
         // A continuation is code of a function that is already counted.
         let first = first && self.origin_of(request.function).is_none();
-        self.counters.add_compile(first, &built);
+        self.counters
+            .add_compile(first, built.compiling, built.linking, built.bytes);
         self.tell_compiled(request, &built, queued, started);
         let made = self.made(request, &built);
         let depends = self.depends(request.function, &built);
-        self.file(request, built, Arc::clone(&depends));
+        self.file_version(request, built, Arc::clone(&depends));
         self.publish(
             Filed {
                 request,
@@ -259,7 +214,7 @@ impl Core {
     }
 }
 
-impl Core {
+impl Compiler {
     /// The error of a step that the function's state refuses.
     fn refused(&self, function: FunctionId) -> impl Fn(VersionError) -> Error {
         let function = self.name_of(function);

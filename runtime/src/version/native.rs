@@ -13,19 +13,27 @@ use uruk_reclaim::IdMap;
 use uruk_tiering::{EntryAddress, Facts, Late, Publication, Purpose};
 
 use super::publish::Filed;
-use super::records::{Native, Version};
-use super::{Made, Request};
-use crate::api::native::InlinedCopy;
-use crate::core::Core;
+use crate::code::records::{Native, Version};
 use crate::error::{Error, Refusal};
 use crate::fork::gate;
-use crate::tiers::TierState;
+use crate::version::compiler::Compiler;
+use crate::version::request::Made;
+use crate::version::request::Request;
 
 /// Bytes of native code that count as one instruction of IR, for the policy's estimate of the cost
 /// of better code.
 const INSTRUCTION: u64 = 4;
 
-impl Core {
+/// Native code of a function that is replaced only together with its callers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InlinedCopy {
+    /// The function, by its name in the dylib.
+    pub name: String,
+    /// Its code.
+    pub code: Range<u64>,
+}
+
+impl Compiler {
     /// Publishes native code as a version of a function: its first, or in place of the current one.
     pub(crate) fn adopt(
         self: &Arc<Self>,
@@ -40,10 +48,10 @@ impl Core {
         let now = self.events.now();
         match made.first {
             true => {
-                self.tiers.on_compiled(now, id, Tier::Native, &made.made);
-                self.recall_native(id, bytes);
+                self.engines().compiled(now, id, Tier::Native, &made.made);
+                self.engines().adopted(id, bytes);
             }
-            false => self.tiers.on_published(now, id, Tier::Native, &made.made),
+            false => self.engines().published(now, id, Tier::Native, &made.made),
         }
         Ok(made.made.version)
     }
@@ -56,7 +64,7 @@ impl Core {
         counted: bool,
     ) -> Result<Made, Error> {
         let found = {
-            let natives = self.tiers.versions.natives();
+            let natives = self.versions.natives();
             let native = natives.get(&id.index());
             native.map(|it| (it.entry, it.own.clone(), Arc::clone(&it.depends)))
         };
@@ -82,7 +90,7 @@ impl Core {
         }
         let made = self.adopt_again(id, false)?;
         let now = self.events.now();
-        self.tiers.on_published(now, id, Tier::Native, &made);
+        self.engines().published(now, id, Tier::Native, &made);
         Ok(())
     }
 
@@ -98,7 +106,7 @@ impl Core {
         let first = self.stubs.entry(id).is_none();
         let request = Request {
             function: id,
-            version: self.tiers.versions.ids.next(),
+            version: self.versions.ids.next(),
             tier: Tier::Native,
             purpose: if first {
                 Purpose::First
@@ -109,12 +117,12 @@ impl Core {
         };
         let version = request.version;
         let refused = self.refused(id);
-        let versions = self.tiers.versions.of(id);
+        let versions = self.versions.of(id);
         let ticket = versions
             .request(version, request.tier, request.purpose)
             .map_err(&refused)?;
         versions.start(ticket).map_err(&refused)?;
-        let epoch = self.replacing.epoch();
+        let epoch = self.publications.epoch();
         // Functions replaced from now on make the version late.
         if !self.has_native(id) {
             versions.cancel(version);
@@ -146,14 +154,14 @@ impl Core {
     /// Whether a function has native code that matches its current body, and the current bodies of
     /// functions that may be inlined in it.
     pub(crate) fn has_native(&self, id: FunctionId) -> bool {
-        let is_fresh = |epoch, id| Some(self.replacing.publish().is_fresh(epoch, &[id]));
+        let is_fresh = |epoch, id| Some(self.publications.publish().is_fresh(epoch, &[id]));
         self.has_native_if(id, is_fresh).unwrap_or_default()
     }
 
     /// The same; `None` while a set is being committed. For callers that hold the locks of samples or of
     /// reclaim, which a commit takes.
     pub(crate) fn try_has_native(&self, id: FunctionId) -> Option<bool> {
-        let is_fresh = |epoch, id| Some(self.replacing.try_publish()?.is_fresh(epoch, &[id]));
+        let is_fresh = |epoch, id| Some(self.publications.try_publish()?.is_fresh(epoch, &[id]));
         self.has_native_if(id, is_fresh)
     }
 
@@ -163,14 +171,14 @@ impl Core {
         is_fresh: impl Fn(u64, FunctionId) -> Option<bool>,
     ) -> Option<bool> {
         let native = {
-            let natives = self.tiers.versions.natives();
+            let natives = self.versions.natives();
             let native = natives.get(&id.index());
             native.map(|it| (it.epoch, Arc::clone(&it.depends)))
         };
         let Some((epoch, depends)) = native else {
             return Some(false);
         };
-        if self.replacing.epoch() == epoch {
+        if self.publications.epoch() == epoch {
             return Some(true);
         }
         for &it in std::iter::once(&id).chain(depends.iter()) {
@@ -190,7 +198,7 @@ impl Core {
         is_fresh: &impl Fn(u64, FunctionId) -> Option<bool>,
     ) -> Option<bool> {
         let module = {
-            let natives = self.tiers.versions.natives();
+            let natives = self.versions.natives();
             natives.get(&id.index()).map(|it| Weak::clone(&it.module))
         };
         match module {
@@ -210,15 +218,15 @@ impl Core {
             let counted = natives.get(&id.index())?.counted.as_ref();
             counted.map(Sealed::address)
         };
-        if let Some(at) = known(&self.tiers.versions.natives()) {
+        if let Some(at) = known(&self.versions.natives()) {
             return Ok(at);
         }
-        let code = counting_code(self.tiers.counts.address(&self.heap, id)?, entry);
+        let code = counting_code(self.counts.address(&self.heap, id)?, entry);
         let mut draft = self.heap.allocate(Pool::Code, code.len(), 16)?;
         draft.write(0, &code)?;
         let sealed = draft.seal()?;
         let at = sealed.address();
-        if let Some(native) = self.tiers.versions.natives().get_mut(&id.index()) {
+        if let Some(native) = self.versions.natives().get_mut(&id.index()) {
             native.counted = Some(sealed);
         }
         Ok(at)
@@ -226,7 +234,7 @@ impl Core {
 
     /// Adds inlined copies to a function's native code.
     pub(crate) fn note_native(&self, id: FunctionId, beside: &[InlinedCopy]) {
-        let mut natives = self.tiers.versions.natives();
+        let mut natives = self.versions.natives();
         if let Some(native) = natives.get_mut(&id.index()) {
             // As below: without the entry.
             let inside = beside.iter().map(|it| it.code.start + 1..it.code.end);
@@ -237,10 +245,10 @@ impl Core {
     /// Sets the functions that the native code of a function depends on, in place of the adopted
     /// list.
     pub(crate) fn set_native_depends(&self, id: FunctionId, depends: &Arc<[FunctionId]>) {
-        if let Some(native) = self.tiers.versions.natives().get_mut(&id.index()) {
+        if let Some(native) = self.versions.natives().get_mut(&id.index()) {
             native.depends = Arc::clone(depends);
         }
-        let mut records = self.tiers.versions.lock();
+        let mut records = self.versions.lock();
         let record = records.get_mut(&id.index());
         let built = record.into_iter().flat_map(|record| &mut record.built);
         for version in built.filter(|version| version.tier == Tier::Native) {
@@ -253,7 +261,7 @@ impl Core {
         &self,
         wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
     ) -> Vec<(Range<u64>, FunctionId)> {
-        let natives = self.tiers.versions.natives();
+        let natives = self.versions.natives();
         let found = natives.iter().flat_map(|(&index, native)| {
             let id = FunctionId(index);
             let counts = wanted(id, &native.depends);
@@ -272,8 +280,8 @@ impl Core {
         code: Range<u64>,
         depends: Arc<[FunctionId]>,
     ) {
-        self.tiers.sampling.add_code(code.clone(), id, version);
-        let mut records = self.tiers.versions.lock();
+        self.sampled.insert(code.clone(), id, version);
+        let mut records = self.versions.lock();
         let record = records.entry(id.index()).or_default();
         record.built.push(Version {
             id: version,
@@ -297,10 +305,10 @@ impl Core {
         // An entry is no return address, but lies on stacks as a function pointer.
         let inside = entry.max(code.start + 1)..code.end;
         // Read before the body, so that it is no newer.
-        let epoch = self.replacing.epoch();
+        let epoch = self.publications.epoch();
         let function = self.function(id);
         let module = function.map_or_else(Weak::new, |it| Arc::downgrade(&it.module));
-        let mut natives = self.tiers.versions.natives();
+        let mut natives = self.versions.natives();
         let before = natives.remove(&id.index());
         let native = Native {
             code: Vec::from_iter((!inside.is_empty()).then_some(inside)),
@@ -333,13 +341,6 @@ fn counting_code(counter: u64, entry: u64) -> Vec<u8> {
     code.extend([0xff, 0x25, 0, 0, 0, 0]); // jmp [rip]
     code.extend(entry.to_le_bytes());
     code
-}
-
-impl TierState {
-    /// True if functions without better versions run native code.
-    pub(super) fn has_native(&self) -> bool {
-        self.first() == Tier::Optimized && self.is_auto()
-    }
 }
 
 /// The report of native code.

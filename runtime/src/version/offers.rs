@@ -32,15 +32,17 @@ use std::sync::Arc;
 
 use tracing::debug;
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, Tier};
 use uruk_session::Dylib;
 
 use super::plan::BodyOf;
-use crate::core::{Core, Function, Module};
+use crate::code::body::Function;
+use crate::code::module::Module;
+use crate::code::names::Definition;
+use crate::code::names::Labels;
+use crate::code::parcels::Kept;
 use crate::error::Error;
-use crate::load::labels::Labels;
-use crate::load::names::Definition;
+use crate::version::compiler::Compiler;
 
 /// Maximal instructions of a body that counts as a wrapper of its callee.
 const WRAPPER: u32 = 15;
@@ -62,56 +64,11 @@ fn depth(how: &Compile) -> u32 {
 /// Maximal bodies offered to one compile.
 const MOST_OFFERS: usize = 200;
 
-/// Maximal parcels kept by a module, including failed ones: some 8 MB.
-const MOST_KEPT: usize = 4_000;
-
-/// The bodies that a module offers to others.
-#[derive(Default)]
-pub(crate) struct Parcels(Mutex<Store>);
-
-/// The parcels of one plan; another plan clears it.
-#[derive(Default)]
-struct Store {
-    plan: u64,
-    kept: HashMap<SymbolId, Kept>,
-}
-
-/// The outcome for a body that was wanted.
-#[derive(Clone)]
-struct Kept {
-    /// `None`: not inlinable, at this tier or below.
-    parcel: Option<Arc<Parcel>>,
-    tier: Tier,
-    /// The sources of the parcel.
-    depends: Arc<[FunctionId]>,
-}
-
 /// Whether an offered body could use a name of its own module that is a label of another: it
 /// mentions one, or has assembly, whose text is not parsed.
 fn may_name(parcel: &Parcel, labels: &Labels) -> bool {
     let mut names = parcel.mentions().chain([parcel.name()]);
     parcel.has_assembly() || names.any(|name| labels.contains_key(name))
-}
-
-impl Parcels {
-    fn lock(&self) -> MutexGuard<'_, Store> {
-        self.0.lock()
-    }
-
-    fn get(&self, plan: u64, symbol: SymbolId) -> Option<Kept> {
-        let store = self.lock();
-        let kept = store.kept.get(&symbol).filter(|_| store.plan == plan);
-        kept.cloned()
-    }
-
-    fn keep(&self, plan: u64, symbol: SymbolId, kept: Kept) {
-        let mut store = self.lock();
-        if store.plan != plan || store.kept.len() >= MOST_KEPT {
-            store.plan = plan;
-            store.kept.clear();
-        }
-        store.kept.insert(symbol, kept);
-    }
 }
 
 /// The bodies one compile is offered.
@@ -163,7 +120,7 @@ impl Crossing {
     }
 }
 
-impl Core {
+impl Compiler {
     /// Collects the offers for a compile of `body`.
     ///
     /// # Errors
@@ -171,7 +128,7 @@ impl Core {
     pub(crate) fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
         let mut crossing = Crossing::default();
         let alone = how.alone || how.tier == Tier::Baseline || !body.crosses;
-        if alone || self.tiers.is_apart() || self.replacing.is_one_module() {
+        if alone || self.choices.is_apart() || self.bound.is_one_module() {
             return Ok(crossing);
         }
         let mut wanted = self.wanted(body, how)?;

@@ -6,9 +6,10 @@ use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Compile, Knowledge, ModulePlan};
 use uruk_tiering::Purpose;
 
-use super::Request;
-use crate::core::{Core, Function};
+use crate::code::body::Function;
 use crate::error::{Error, Refusal};
+use crate::version::compiler::Compiler;
+use crate::version::request::Request;
 
 /// The input of a compile: a body, and how its module is bound.
 #[derive(Clone)]
@@ -20,7 +21,7 @@ pub(crate) struct BodyOf {
     pub(crate) crosses: bool,
 }
 
-impl Core {
+impl Compiler {
     /// The body from which a version of `id` is compiled.
     pub(crate) fn body_of(&self, id: FunctionId) -> Result<BodyOf, Error> {
         let function = self.function(id).ok_or_else(|| {
@@ -47,12 +48,12 @@ impl Core {
     /// The settings of a compile, with the current facts about the function's surroundings.
     pub(crate) fn plan(self: &Arc<Self>, request: &Request, how: Compile) -> Compile {
         let mut how = how.knowing(self.knowledge(request));
-        how.uncounted = self.tiers.is_over_native();
+        how.uncounted = self.choices.is_over_native();
         if how.variant.values && how.tier > Tier::Baseline {
-            how = how.assuming(self.steady(request.function));
+            how = how.assuming(self.engines().steady(request.function));
         }
         match request.purpose {
-            Purpose::Change if self.tiers.counts_at_baseline() => {
+            Purpose::Change if self.choices.counts_at_baseline() => {
                 how.sparing(self.rare(request.function))
             }
             _ => how,
@@ -68,7 +69,7 @@ impl Core {
             return Knowledge::Declared;
         };
         let facts = function.module.facts();
-        let waited_for = request.purpose == Purpose::First && self.tiers.is_auto();
+        let waited_for = request.purpose == Purpose::First && self.choices.is_auto();
         match request.tier == Tier::Guided && !waited_for {
             true => Knowledge::Inferred(facts),
             false => Knowledge::Known(facts),

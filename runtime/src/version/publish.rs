@@ -5,9 +5,10 @@ use std::sync::Arc;
 use uruk_base::FunctionId;
 use uruk_tiering::{FunctionVersions, Late, Publication, Ticket};
 
-use super::{Made, Request};
-use crate::core::Core;
 use crate::error::Error;
+use crate::version::compiler::Compiler;
+use crate::version::request::Made;
+use crate::version::request::Request;
 
 /// A recorded version.
 pub(super) struct Filed {
@@ -21,7 +22,7 @@ pub(super) struct Filed {
     pub(super) quiet: bool,
 }
 
-impl Core {
+impl Compiler {
     /// Publishes a version, or retires it.
     pub(super) fn publish(
         self: &Arc<Self>,
@@ -39,7 +40,7 @@ impl Core {
         let (id, version) = (request.function, request.version);
         {
             // No replacement commits between this check and the store.
-            let publishing = self.replacing.publish();
+            let publishing = self.publications.publish();
             let fresh = publishing.is_fresh(epoch, &depends);
             let store = |entry| match request.ahead {
                 true => self.stubs.prepare(id, entry),
@@ -62,10 +63,10 @@ impl Core {
                     self.retire_version(id, *released);
                 }
                 if retired.is_some() {
-                    self.reclaim.notes.superseded(id, version);
-                    self.start_reclaim();
+                    self.notes.superseded(id, version);
+                    self.notes.start();
                 }
-                self.keep_budget();
+                self.engines().keep_budget();
             }
             Publication::Dropped(_) => self.retire_version(id, version),
             // A replacement of the function cancels it, or allows it.

@@ -27,8 +27,8 @@ use std::sync::Arc;
 use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Rare;
 
-use crate::core::Core;
-use crate::load::names::Definition;
+use crate::code::names::Definition;
+use crate::version::compiler::Compiler;
 
 /// Events of the caller per entry, from which a callee is rare.
 const RATIO: u64 = 100;
@@ -36,15 +36,15 @@ const RATIO: u64 = 100;
 /// Minimal events of the caller for a decision.
 const LEAST: u64 = 1_000;
 
-impl Core {
+impl Compiler {
     /// Entries and passes of loops that a function counted; for a continuation, those of its
     /// original function.
     fn events_of(&self, id: FunctionId) -> u64 {
         let origin = self.function(id).and_then(|function| function.origin);
         let loops = origin.and_then(|origin| origin.loops.upgrade());
         let id = loops.map_or(id, |loops| loops.whose);
-        let counted = self.tiers.counts.now(id);
-        u64::from(counted.entries) + u64::from(counted.loops) + self.continuations.passes(id)
+        let counted = self.counts.now(id);
+        u64::from(counted.entries) + u64::from(counted.loops) + self.engines().passes(id)
     }
 
     /// The functions of its module that `id` rarely calls.
@@ -55,11 +55,11 @@ impl Core {
         };
         let plan = function.module.plan();
         let dylib = function.module.dylib.clone();
-        if self.tiers.versions.tier(id) == Some(Tier::Native) {
+        if self.versions.tier(id) == Some(Tier::Native) {
             return Rare::default();
         }
-        let over_native = self.tiers.is_over_native();
-        let in_sight = self.tiers.versions.bodies(id);
+        let over_native = self.choices.is_over_native();
+        let in_sight = self.versions.bodies(id);
         let core = Arc::clone(self);
         Rare::new(move |symbol| {
             let Some(Definition::Function { id }) =
@@ -67,10 +67,7 @@ impl Core {
             else {
                 return false;
             };
-            let (tier, entries) = (
-                core.tiers.versions.tier(id),
-                core.tiers.counts.now(id).entries,
-            );
+            let (tier, entries) = (core.versions.tier(id), core.counts.now(id).entries);
             let unknown = over_native && tier.is_none();
             !unknown && is_rare(tier, entries, events) && !in_sight.contains(&id)
         })

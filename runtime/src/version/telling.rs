@@ -2,17 +2,17 @@
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use uruk_base::{FunctionId, Tier, VersionId};
+use uruk_base::{FunctionId, VersionId};
 use uruk_tiering::Publication;
 
-use super::Request;
 use super::build::Built;
-use crate::core::Core;
 use crate::error::Error;
 use crate::events::Event;
 use crate::fork::thread;
+use crate::version::compiler::Compiler;
+use crate::version::request::Request;
 
-impl Core {
+impl Compiler {
     pub(crate) fn tell_compiled(
         &self,
         request: Request,
@@ -63,13 +63,6 @@ impl Core {
         });
     }
 
-    /// The tier of a version of `id`.
-    pub(crate) fn tier_of(&self, id: FunctionId, version: VersionId) -> Option<Tier> {
-        let records = self.tiers.versions.lock();
-        let mut built = records.get(&id.index())?.built.iter();
-        built.find(|v| v.id == version).map(|v| v.tier)
-    }
-
     pub(crate) fn tell_failed(&self, request: Request, cause: &Error) {
         self.events.tell(|| Event::Failed {
             id: request.function,
@@ -105,12 +98,5 @@ impl Core {
             message: message.to_owned(),
             at: self.events.now(),
         });
-    }
-
-    /// The display name of a function, also after its removal.
-    pub(crate) fn name_of(&self, id: FunctionId) -> &'static str {
-        self.display_name_of(id)
-            .and_then(|name| name.to_str().ok())
-            .unwrap_or("?")
     }
 }

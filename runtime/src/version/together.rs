@@ -10,17 +10,20 @@ use std::sync::Arc;
 use uruk_base::FunctionId;
 use uruk_codegen::Cancellation;
 
-use crate::core::{Body, Core, Function};
+use crate::code::body::Body;
+use crate::code::body::Function;
 use crate::fork::gate;
+use crate::version::compiler::Compiler;
+use crate::version::engines::OnLostThread;
 use crate::version::partition::Partition;
 
-impl Core {
+impl Compiler {
     /// Compiles the functions of the part that `id` is in; returns the text of a panic. On a
     /// worker, without a pass. `lost` starts another thread in its place.
     pub(crate) fn make_together(
         self: &Arc<Self>,
         id: FunctionId,
-        lost: fn(&Arc<Core>, &str),
+        lost: &OnLostThread,
     ) -> Option<String> {
         if matches!(self.layers.partition, Partition::Function) {
             return None;
@@ -34,7 +37,11 @@ impl Core {
             let _pass = gate::enter();
             match self.is_stopping() || self.stubs.entry(other).is_some() {
                 true => None,
-                false => self.make_ahead(other, &Cancellation::new(), lost).panic,
+                false => {
+                    let lost = Arc::clone(lost);
+                    let lost = move |message: &str| lost(message);
+                    self.make_ahead(other, &Cancellation::new(), lost).panic
+                }
             }
         })
     }
@@ -66,7 +73,7 @@ impl Core {
         });
         let others = others.filter_map(|(index, _)| self.stubs.function(index));
         others
-            .filter(|other| *other != id && !self.tiers.is_entry_point(*other))
+            .filter(|other| *other != id && !self.choices.is_entry_point(*other))
             .collect()
     }
 }

@@ -55,15 +55,16 @@ use uruk_codegen::{Kind, Linkage, SymbolId};
 
 pub(crate) use self::opened::{guest_dlmopen, guest_dlopen};
 
-use crate::core::Core;
+use crate::code::directory::CodeDirectory;
+use crate::code::names::Definition;
 use crate::fork::{LAST_COMPILES, gate, shield};
 use crate::host::loaded::{self, Loaded, Word, closure};
 use crate::host::stand_in::{self, Marks, NameKind, StandIn, Thunk};
 use crate::host::{listed, llvm};
-use crate::load::copies::{Content, Copied};
-use crate::load::function_base;
 use crate::load::image::Image;
-use crate::load::names::Definition;
+use crate::load::input::function_base;
+use crate::load::started::Content;
+use crate::load::started::Copied;
 
 /// The dynamic loader's own name.
 const LOADER: &str = "ld-linux-x86-64.so.2";
@@ -120,7 +121,7 @@ fn exported_by<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (&'a st
 }
 
 /// The exports of the files of `image`.
-fn defined_by(core: &Core, image: &Image) -> BTreeMap<CString, Export> {
+fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, Export> {
     let mut found: HashMap<Box<str>, Meaning> = HashMap::new();
     for (_, module) in &image.modules {
         let plan = module.plan();
@@ -166,7 +167,7 @@ fn defined_by(core: &Core, image: &Image) -> BTreeMap<CString, Export> {
 impl Exported {
     /// The definitions of a program that libraries will use: the `copied` definitions of libraries,
     /// and the exports of `image`, if they preempt those of libraries.
-    pub(crate) fn of(core: &Core, image: Option<&Image>, copied: &[Copied]) -> Exported {
+    pub(crate) fn of(core: &CodeDirectory, image: Option<&Image>, copied: &[Copied]) -> Exported {
         let mut names = image.map_or_else(BTreeMap::new, |image| defined_by(core, image));
         let mut moved = Vec::new();
         let own = |name: &CStr| match core.names.find_own(&core.main, name.to_str().ok()?)? {
@@ -199,7 +200,7 @@ impl Exported {
 
     /// Makes libraries call the program's exports from now on. Before the program runs, once in a
     /// process, under a pass.
-    pub(crate) fn begin(self, core: &Core) {
+    pub(crate) fn begin(self, core: &CodeDirectory) {
         let (loaded, _) = loaded::all();
         let process = core.process.read();
         let parts = Parts::of(&loaded, &process.dynamics());

@@ -8,13 +8,12 @@
 //! distance, 800 were compiled in 10 s and the program ran at two thirds of its speed; `uruk live`
 //! names the nearest.
 
+mod turns;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use uruk_base::{FunctionId, Tier, VersionId};
-
-use super::{Choice, Sampling, State};
-use crate::core::Core;
+use uruk_base::{FunctionId, VersionId};
 
 /// Functions that get samples of a piece in turns.
 const MOST: usize = 8;
@@ -116,52 +115,6 @@ impl Shared {
             self.lent.entry(next.index()).or_default().push(start);
         }
         passed
-    }
-}
-
-impl Sampling {
-    /// Notes that a version runs native code at `range` that others run, too: at first, the
-    /// function that was added first gets the samples.
-    pub(crate) fn add_shared(
-        &self,
-        range: Range<u64>,
-        whose: Option<FunctionId>,
-        id: FunctionId,
-        version: VersionId,
-    ) {
-        let first = self.choice != Choice::Off && self.lock().shared.add(range.clone(), whose, id);
-        if first {
-            self.maps.insert(range, id, version);
-        }
-    }
-}
-
-impl Sampling {
-    /// Samples in the native code of a function that is compiled with its callers only; none if it
-    /// has no such code, as it was inlined.
-    pub(crate) fn native_samples(&self, id: FunctionId) -> Option<u32> {
-        self.lock().shared.samples_of(id)
-    }
-}
-
-impl Core {
-    /// Called for samples in the native code of `id`, of that version. If it runs other code now,
-    /// another function gets the samples of its shared pieces.
-    pub(super) fn pass_samples_on(&self, state: &mut State, id: FunctionId, version: VersionId) {
-        if !state.shared.has(id) {
-            return;
-        }
-        let published = |id| self.tiers.versions.seen(id).published();
-        if published(id).is_none_or(|view| view.id == version) {
-            return;
-        }
-        let native = |id| {
-            let view = published(id).filter(|view| view.tier == Tier::Native)?;
-            Some(view.id)
-        };
-        for (code, id, version) in state.shared.pass_on(id, native) {
-            self.tiers.sampling.maps.insert(code, id, version);
-        }
     }
 }
 

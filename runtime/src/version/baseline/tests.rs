@@ -138,7 +138,7 @@ fn code_from_memory_calls_through_slots_and_reads_the_image() {
     drop(_pass);
     assert_eq!(called.join().expect("it returns"), 7 * 3 + 5 + 100);
     let _pass = gate::enter();
-    jit.core().discard(body.id, built);
+    jit.core().discard(body.id, built.unit, built.code);
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! Modules of images that were bound.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_session::{Dylib, DylibId, SessionError, Tracker};
+
+use crate::code::module::Module;
+
+/// Modules, also those to whose functions the function table does not lead: they define data, and
+/// copies for the optimizer. The lock is held while an entry is made or read, and no other lock is
+/// taken inside it.
+#[derive(Default)]
+pub(crate) struct BoundModules {
+    modules: Mutex<Vec<Weak<Module>>>,
+    /// Link names of variables that got new storage, and their new link names.
+    moved_names: Mutex<MovedNames>,
+}
+
+/// New link names, by dylib and former link name.
+pub(crate) type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
+
+impl BoundModules {
+    /// Link names of variables that got new storage.
+    pub(crate) fn moved_names(&self) -> MutexGuard<'_, MovedNames> {
+        self.moved_names.lock()
+    }
+
+    /// Notes the modules of an image that was bound. `tracker` keeps those with data: the types of
+    /// variables are read as long as their names are defined.
+    ///
+    /// # Errors
+    /// The tracker was removed.
+    pub(crate) fn register(
+        &self,
+        tracker: &Tracker,
+        modules: &[(usize, Arc<Module>)],
+    ) -> Result<(), SessionError> {
+        let mut held = self.modules.lock();
+        // Dead entries are removed each time the list would have to grow.
+        if held.len() + modules.len() > held.capacity() {
+            held.retain(|module| module.strong_count() != 0);
+            let room = held.len() + modules.len();
+            held.reserve(room);
+        }
+        held.extend(modules.iter().map(|(_, module)| Arc::downgrade(module)));
+        drop(held);
+        let with_data = modules.iter().filter(|(_, module)| has_data(module));
+        let with_data: Vec<_> = with_data.map(|(_, module)| Arc::clone(module)).collect();
+        match with_data.first().map(|module| Arc::clone(&module.life)) {
+            None => Ok(()),
+            Some(life) => tracker.attach(life.guard(move || drop(with_data))),
+        }
+    }
+
+    /// The modules of `dylib` that are still in use, latest first.
+    pub(crate) fn modules(&self, dylib: &Dylib) -> Vec<Arc<Module>> {
+        let held = self.modules.lock();
+        let live = held.iter().rev().filter_map(Weak::upgrade);
+        live.filter(|module| module.dylib.id() == dylib.id())
+            .collect()
+    }
+
+    /// True if at most one module is in use.
+    pub(crate) fn is_one_module(&self) -> bool {
+        let held = self.modules.lock();
+        let live = held.iter().filter(|module| module.strong_count() != 0);
+        live.take(2).count() < 2
+    }
+
+    /// All modules that are still in use.
+    pub(crate) fn all(&self) -> Vec<Arc<Module>> {
+        self.modules
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+}
+
+/// True if the type of a variable of the module may be needed.
+fn has_data(module: &Module) -> bool {
+    use uruk_codegen::{Kind, Linkage};
+    let plan = module.plan();
+    let mut symbols = module.readers.summary().symbols.iter().zip(&plan.imports);
+    symbols.any(|(info, import)| {
+        let local_constant = info.linkage == Linkage::Local && info.constant;
+        matches!(info.kind, Kind::Data | Kind::ThreadLocal) && import.defined && !local_constant
+    })
+}

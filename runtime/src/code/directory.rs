@@ -1,0 +1,407 @@
+//! The directory of a session's code: where each function and each version is, by name, by number
+//! and by address.
+//!
+//! Everything that is compiled, linked or freed is entered here and taken out here. Rooms above hold
+//! the directory; it knows none of them.
+//!
+//! # Invariants
+//! - Rows of unwinding are unregistered before their memory is unmapped, when another session may
+//!   get the same addresses: the order of the fields is the order of their drop.
+//! - Locks are `std`'s, of one word: a forked child can use them (`fork::gate` lets no worker hold
+//!   one).
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, RwLock};
+use uruk_codegen::{CodegenError, ReadingRoom};
+use uruk_heap::{Heap, HeapConfig};
+use uruk_session::Dylib;
+use uruk_stubs::StubTable;
+use uruk_unwind::{RegionHandle, Row};
+
+use crate::code::blocks::Code;
+use crate::code::blocks::Piece;
+use crate::code::bodies::Bodies;
+use crate::code::body::{Body, Function};
+use crate::code::bound::BoundModules;
+use crate::code::causes::Causes;
+use crate::code::counters::Counters;
+use crate::code::holding::Owners;
+use crate::code::holding::Retire;
+use crate::code::modules::Modules;
+use crate::code::names::{Names, Reporter};
+use crate::code::notes::Notes;
+use crate::code::objects::{ObjectCode, Objects};
+use crate::code::publications::Publications;
+use crate::code::records::BodyTracker;
+use crate::code::records::Version;
+use crate::code::records::Versions;
+use crate::code::removed::Removed;
+use crate::code::sampled::SampleMap;
+use crate::code::table::FunctionTable;
+use crate::code::tools::Tools;
+use crate::error::Error;
+use crate::events::Events;
+use crate::fork::hands::Hands;
+use crate::fork::thread::rest;
+use crate::fork::thread::serving::Serving;
+use crate::fork::{self, gate};
+use crate::host::process::Process;
+use crate::stacks::search::StackSearch;
+use uruk_base::VersionId;
+
+/// All code of a session; see the module.
+pub(crate) struct CodeDirectory {
+    pub(crate) process: Arc<RwLock<Process>>,
+    pub(crate) names: Names,
+    /// The dylib of programs, and of modules added to no other.
+    pub(crate) main: Dylib,
+    /// Counts images: local names carry the number of their image, or of a removed one.
+    pub(crate) images: AtomicU64,
+    pub(crate) functions: RwLock<FunctionTable>,
+    /// Modules that were read.
+    pub(crate) modules: Modules,
+    pub(crate) objects: Objects,
+    /// Counts units with stubs.
+    pub(crate) units: AtomicU64,
+    /// Code that units linked for functions, until their first call finds it ready.
+    pub(crate) linked: Mutex<HashMap<FunctionId, ObjectCode>>,
+    /// Why functions have no code.
+    pub(crate) causes: Causes,
+    /// Threads for code of embedders.
+    pub(crate) hands: Arc<Hands>,
+    /// Threads of this session.
+    pub(crate) serving: Arc<Serving>,
+    pub(crate) reading_room: Arc<ReadingRoom>,
+    pub(crate) bodies: RwLock<Bodies>,
+    pub(crate) counters: Counters,
+    pub(crate) events: Events,
+    pub(crate) tools: Tools,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) removed: Removed,
+    pub(crate) dump_asm: RwLock<Vec<String>>,
+    /// True once a whole program is loaded: this process is that program.
+    program: AtomicBool,
+    /// Images are in the list of `dl_iterate_phdr`.
+    pub(crate) lists: AtomicBool,
+    stopping: AtomicBool,
+    pub(crate) jobs: usize,
+    /// Readers that a module may have: one for each worker, so that no kind waits for another.
+    pub(crate) readers: usize,
+    /// Versions of every function.
+    pub(crate) versions: Arc<Versions>,
+    /// Modules of images that were bound.
+    pub(crate) bound: BoundModules,
+    /// Publications of versions, against commits of replacements.
+    pub(crate) publications: Publications,
+    /// Code by address, for samples.
+    pub(crate) sampled: SampleMap,
+    /// Notes to the thread that frees code.
+    pub(crate) notes: Arc<Notes>,
+    /// The search for the program's stacks.
+    pub(crate) stacks: StackSearch,
+    // Field order is drop order: rows are unregistered before their memory is unmapped, when
+    // another session may get the same addresses.
+    pub(crate) region: Arc<RegionHandle>,
+    pub(crate) stubs: Arc<StubTable>,
+    pub(crate) heap: Heap,
+    _session: EndedLast,
+    end: gate::End,
+}
+
+/// Takes a pass: the fields take locks of the process when they are dropped. The thread that drops
+/// the last handle keeps the pass until all fields are gone.
+impl Drop for CodeDirectory {
+    fn drop(&mut self) {
+        self.end.begin();
+        self.notes.end();
+    }
+}
+
+/// Ends a session when all other fields are gone. Trackers hold modules, whose names are handles of
+/// the session: without its end they would hold each other.
+struct EndedLast(uruk_session::Session);
+
+impl Drop for EndedLast {
+    fn drop(&mut self) {
+        // It fails if it was ended before.
+        let _ = self.0.end();
+    }
+}
+
+/// The directories of the present sessions.
+static DIRECTORIES: Mutex<Vec<Weak<CodeDirectory>>> = Mutex::new(Vec::new());
+
+/// The directories of the present sessions; the list is unlocked on return. Under a pass.
+pub(crate) fn directories() -> Vec<Arc<CodeDirectory>> {
+    let held = DIRECTORIES.lock();
+    held.iter().filter_map(Weak::upgrade).collect()
+}
+
+/// Settings of a [`CodeDirectory`].
+pub(crate) struct DirectorySettings<'c> {
+    pub(crate) heap: HeapConfig,
+    pub(crate) jobs: usize,
+    pub(crate) readers: usize,
+    /// Whether samples are taken.
+    pub(crate) sampled: bool,
+    pub(crate) tools: Tools,
+    pub(crate) reclaim: &'c uruk_reclaim::Config,
+    pub(crate) reporter: Option<Reporter>,
+}
+
+impl CodeDirectory {
+    /// Enters it into the list of present sessions. Under a pass.
+    pub(crate) fn announce(self: &Arc<Self>) {
+        let mut present = DIRECTORIES.lock();
+        present.retain(|session| session.strong_count() != 0);
+        present.push(Arc::downgrade(self));
+    }
+
+    /// Reserves memory and makes the stub table; starts nothing.
+    pub(crate) fn new(settings: DirectorySettings<'_>) -> Result<Arc<CodeDirectory>, Error> {
+        let heap = Heap::new(settings.heap)?;
+        let (region, stubs) = stub_table(&heap)?;
+        let tools = settings.tools;
+        tools.place_stubs(&heap.stub_region(), stubs.resolver());
+        let process = Arc::new(RwLock::new(Process::new()));
+        let names = Names::new(&stubs, Arc::clone(&process), settings.reporter)?;
+        let main = names.create_dylib("main")?;
+        let sampled = match settings.sampled {
+            true => SampleMap::new(&heap.pool_range(uruk_heap::Pool::Code)),
+            false => SampleMap::default(),
+        };
+        Ok(Arc::new(CodeDirectory {
+            _session: EndedLast(names.session().clone()),
+            heap,
+            stubs,
+            region,
+            process,
+            names,
+            main,
+            images: AtomicU64::new(0),
+            functions: RwLock::default(),
+            modules: Modules::default(),
+            objects: Objects::default(),
+            units: AtomicU64::new(0),
+            linked: Mutex::default(),
+            causes: Causes::default(),
+            hands: Arc::default(),
+            serving: Arc::default(),
+            reading_room: ReadingRoom::new(),
+            bodies: RwLock::default(),
+            counters: Counters::default(),
+            events: Events::default(),
+            tools,
+            owners: Arc::default(),
+            removed: Removed::default(),
+            dump_asm: RwLock::default(),
+            program: AtomicBool::new(false),
+            lists: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            jobs: settings.jobs,
+            readers: settings.readers,
+            versions: Arc::default(),
+            bound: BoundModules::default(),
+            publications: Publications::default(),
+            sampled,
+            notes: Arc::default(),
+            stacks: StackSearch::new(settings.reclaim),
+            end: gate::End::default(),
+        }))
+    }
+
+    /// Sets the function behind stub `id`.
+    pub(crate) fn set_function(&self, id: FunctionId, function: Function) {
+        self.set_body(id, Body::Module(function));
+    }
+
+    /// Like [`CodeDirectory::set_function`], for any kind of body.
+    pub(crate) fn set_body(&self, id: FunctionId, body: Body) {
+        let mut functions = self.functions.write();
+        let before = functions.set(id.index(), body);
+        drop(functions);
+        // It may hold the last reference to an object of an embedder.
+        drop(before);
+    }
+
+    /// The function behind stub `id`, if it is compiled; `None` also for functions of object files.
+    pub(crate) fn function(&self, id: FunctionId) -> Option<Function> {
+        match self.body(id)? {
+            Body::Module(function) => Some(function),
+            Body::Object(_) | Body::Unit(_) => None,
+        }
+    }
+
+    /// The body behind stub `id`; `None` if a resolver chose its code.
+    pub(crate) fn body(&self, id: FunctionId) -> Option<Body> {
+        let functions = self.functions.read();
+        functions.get(id.index()).cloned()
+    }
+
+    /// The display name of stub `id`, also for a while after its function was removed.
+    pub(crate) fn display_name_of(&self, id: FunctionId) -> Option<&'static CStr> {
+        let functions = self.functions.read();
+        functions.name(id.index())
+    }
+    /// Workers are to end.
+    pub(crate) fn set_stopping(&self) {
+        // Relaxed: workers look at it after a wake-up, which orders enough.
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+impl CodeDirectory {
+    /// The error of a function in whose compile LLVM gave up.
+    pub(crate) fn fatal(&self, id: FunctionId, message: &str) -> Error {
+        let function = self.function(id);
+        Error::Codegen(CodegenError::Fatal {
+            module: function.as_ref().map_or_else(String::new, |f| {
+                f.module.readers.bitcode().name().to_owned()
+            }),
+            unit: function.map_or_else(String::new, |f| f.name.to_string_lossy().into_owned()),
+            message: crate::host::room::with_limits(message),
+        })
+    }
+
+    /// Marks `id` as failed; in a program the reason is printed here.
+    pub(crate) fn fail(&self, id: FunctionId, cause: &Error) {
+        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        if self.is_program() {
+            uruk_files::say!("uruk: {cause}");
+            // The reservation is low already if that was requested.
+            if cause.wants_low_addresses() && self.heap.base() >= 1 << 31 {
+                uruk_files::say!("  tip: {}", crate::host::room::LOW_ADDRESSES);
+            }
+        }
+        self.note_cause(id, cause);
+        self.removed.note_failed(id, cause);
+        self.stubs.fail(id);
+        // A definition may have been added between the two.
+        if self.removed.was_noted(id, cause) {
+            self.stubs.retry(id);
+        }
+    }
+
+    /// The cause of a function's failed compile.
+    pub(crate) fn cause_of(&self, id: FunctionId) -> Option<Arc<Error>> {
+        let causes = self.causes.lock();
+        causes.get(&id).cloned()
+    }
+
+    pub(crate) fn note_cause(&self, id: FunctionId, cause: &Error) {
+        let cause = Arc::new(cause.clone());
+        let mut causes = self.causes.lock();
+        causes.insert(id, cause);
+    }
+
+    pub(crate) fn forget_cause(&self, id: FunctionId) {
+        let mut causes = self.causes.lock();
+        causes.remove(&id);
+    }
+
+    /// Retires a version without further use: its unit is removed, its code retired.
+    pub(crate) fn retire(&self, version: Version) {
+        if let Some(unit) = version.unit {
+            self.remove_unit(unit);
+        }
+        self.notes.retire(version.id);
+        self.notes.start();
+    }
+
+    /// Retires a version by its number, if it is still known.
+    pub(crate) fn retire_version(&self, id: FunctionId, version: VersionId) {
+        let found = self.versions.take(id, version);
+        let found = match found {
+            Some(found) if found.escapes => self.versions.keep(id, found),
+            found => found,
+        };
+        if let Some(found) = found {
+            self.retire(found);
+        }
+        if let Some(code) = self.objects.take(version) {
+            // The last one of an object retires its memory.
+            drop(code);
+            self.notes.start();
+        }
+    }
+
+    /// Retires code that was compiled and never filed.
+    pub(crate) fn discard(&self, id: FunctionId, unit: Option<BodyTracker>, code: Code) {
+        if let Some(unit) = unit {
+            self.remove_unit(unit);
+        }
+        let version = self.versions.ids.next();
+        let notes = &self.notes;
+        notes.live(Piece {
+            function: Some(id),
+            version,
+            depends: Arc::default(),
+            fixed: None,
+            code,
+        });
+        notes.retire(version);
+        self.notes.start();
+    }
+
+    /// Delays a thread that published a change without a waiting caller, if the reclaiming thread
+    /// falls behind.
+    pub(crate) fn pay_for_reclaim(&self) {
+        if self.notes.started.load(Ordering::Relaxed) && !self.is_stopping() {
+            self.notes.pay();
+        }
+    }
+
+    /// Removes the unit of a version.
+    pub(crate) fn remove_unit(&self, unit: BodyTracker) {
+        // Fails only if the tracker was removed already.
+        if let Err(cause) = unit.tracker.remove() {
+            self.names.session().report(&cause);
+        }
+        self.versions.give_number(unit.number);
+    }
+
+    /// From now on the process is the program: failed compiles are reported on
+    /// standard error, and thread-locals may use static storage.
+    pub(crate) fn become_program(&self) {
+        rest::for_ever();
+        self.program.store(true, Ordering::Relaxed);
+        self.lists.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_program(&self) -> bool {
+        self.program.load(Ordering::Relaxed)
+    }
+
+    /// Names of functions to disassemble once they are compiled.
+    pub(crate) fn set_dump_asm(&self, names: &[String]) {
+        *self.dump_asm.write() = names.to_vec();
+    }
+}
+
+/// Registers the heap with the unwinder, and makes the stub table, whose pages are registered too.
+fn stub_table(heap: &Heap) -> Result<(Arc<RegionHandle>, Arc<StubTable>), Error> {
+    let region = uruk_unwind::register_region(heap.base(), heap.size())?;
+    let region = Arc::new(region);
+    let for_stubs = Arc::clone(&region);
+    let stubs = StubTable::with_hook(heap, move |row| {
+        let row = Row {
+            start: row.start,
+            end: row.end,
+            fde: row.fde,
+        };
+        // A stub page without rows only shortens walks that start in it.
+        // SAFETY: the record is the stub table's own, in the heap it belongs to.
+        let _ = unsafe { for_stubs.insert(&[row], &[]) };
+    })?;
+    stubs.set_attendance(fork::unseen::attend);
+    Ok((region, stubs))
+}

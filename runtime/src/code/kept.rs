@@ -1,0 +1,65 @@
+//! Resources of embedders that code keeps.
+
+use crate::fork::errands::Errand;
+use crate::fork::hands::Hands;
+use crate::fork::{gate, panics};
+use std::fmt;
+use std::sync::Arc;
+use uruk_base::locks::Mutex;
+use uruk_session::Resource;
+
+/// Resources kept for as long as code may run. They are released on a thread for code of embedders,
+/// as the last owner may be dropped where such code must not run.
+pub(crate) struct Kept {
+    hands: Arc<Hands>,
+    /// Never contended, as each owner locks it alone: the lock makes the rest shareable.
+    resources: Mutex<Vec<Box<dyn Resource>>>,
+}
+
+impl Kept {
+    /// Without resources.
+    pub(crate) fn new(hands: &Arc<Hands>) -> Kept {
+        Kept {
+            hands: Arc::clone(hands),
+            resources: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn add(&mut self, resource: Box<dyn Resource>) {
+        let _pass = gate::enter();
+        let mut held = self.resources.lock();
+        held.push(resource);
+    }
+
+    /// Takes all resources, for the code that needs them.
+    pub(crate) fn take(&mut self) -> Kept {
+        Kept {
+            hands: Arc::clone(&self.hands),
+            resources: std::mem::take(&mut self.resources),
+        }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let resources = std::mem::take(&mut self.resources).into_inner();
+        if resources.is_empty() {
+            return;
+        }
+        let _pass = gate::enter();
+        self.hands.start(move || {
+            let _others = Errand::Others.begin();
+            // The resource attached last is released first.
+            let all = resources.into_iter().rev();
+            all.for_each(|resource| {
+                let _ = panics::contained(|| resource.release());
+            });
+        });
+    }
+}

@@ -1,0 +1,58 @@
+//! All code of a session, and the names by which it is found. [`CodeDirectory`](directory) owns it;
+//! rooms above enter code there and ask for it, and the directory knows none of them.
+//!
+//! | file | holds |
+//! |---|---|
+//! | [`directory`], [`find`], [`stub_names`] | the directory: functions, failures, the program's end; addresses of names, names of addresses; stubs by name |
+//! | [`names`], [`known`], [`bound`] | definitions by name, which of them may be known elsewhere, modules in the order in which they were bound |
+//! | [`module`], [`modules`], [`locals`], [`parcels`], [`spaces`] | a module, the list of them; what it offers to others, its label spaces |
+//! | [`body`], [`object_file`], [`objects`], [`unit_body`], [`host_state`] | sources of a function's code: a module, an object file, a unit; state of the host that it refers to |
+//! | [`table`], [`static_names`] | functions by the number of their stub, display names |
+//! | [`records`], [`blocks`], [`bodies`], [`sampled`], [`tools`] | versions: their records, their memory, their places for backtraces, samples and tools |
+//! | [`constants`], [`words`], [`loops`], [`kept`], [`holding`], [`sizes`], [`handles`] | what a version or an image keeps |
+//! | [`life`], [`bonds`], [`suffix`], [`tracked`] | how long an image can be called, which images it is bound to |
+//! | [`removed`], [`recycle`], [`undefined`] | functions that were removed, or whose names were |
+//! | [`causes`], [`counters`] | why functions have no code, statistics |
+//! | [`publications`], [`notes`] | publications against commits of replacements, notes to the thread that frees code |
+
+pub(crate) mod blocks;
+pub(crate) mod bodies;
+pub(crate) mod body;
+pub(crate) mod bonds;
+pub(crate) mod bound;
+pub(crate) mod causes;
+pub(crate) mod constants;
+pub(crate) mod counters;
+pub(crate) mod directory;
+pub(crate) mod find;
+pub(crate) mod handles;
+pub(crate) mod holding;
+pub(crate) mod host_state;
+pub(crate) mod kept;
+pub(crate) mod known;
+pub(crate) mod life;
+pub(crate) mod locals;
+pub(crate) mod loops;
+pub(crate) mod module;
+pub(crate) mod modules;
+pub(crate) mod names;
+pub(crate) mod notes;
+pub(crate) mod object_file;
+pub(crate) mod objects;
+pub(crate) mod parcels;
+pub(crate) mod publications;
+pub(crate) mod records;
+pub(crate) mod recycle;
+pub(crate) mod removed;
+pub(crate) mod sampled;
+pub(crate) mod sizes;
+pub(crate) mod spaces;
+pub(crate) mod static_names;
+mod stub_names;
+pub(crate) mod suffix;
+pub(crate) mod table;
+pub(crate) mod tools;
+pub(crate) mod tracked;
+pub(crate) mod undefined;
+pub(crate) mod unit_body;
+pub(crate) mod words;

@@ -1,0 +1,97 @@
+//! Publications against commits of replacements: a version that a commit made stale is not published.
+//!
+//! | lock | held while | inside it |
+//! |---|---|---|
+//! | `Publications::stale` (read) | a version is checked and published | a function's own, its slot |
+//! | `Publications::stale` (write) | a set is committed: bodies, plans, versions | the function table, plans, `Versions`, functions' own |
+//!
+//! # Why
+//! One module offers a function's body. After a commit the old one's import is `replaced`: neither
+//! its body nor its attributes are used. A version is stale if its compile began before and it
+//! depends on a member. That is checked right before its store, under the lock that commits
+//! exclude.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use uruk_base::FunctionId;
+use uruk_base::locks::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The latest commit of each replaced function.
+#[derive(Default)]
+pub(crate) struct Stale {
+    /// Number of the latest commit that replaced a function, by function index.
+    replaced: HashMap<u32, u64>,
+}
+
+/// Excludes replacements while it lives.
+pub(crate) struct Publishing<'a>(RwLockReadGuard<'a, Stale>);
+
+impl Publishing<'_> {
+    /// True unless one of `depends` was replaced after commit number `epoch`.
+    pub(crate) fn is_fresh(&self, epoch: u64, depends: &[FunctionId]) -> bool {
+        self.0.is_fresh(epoch, depends)
+    }
+}
+
+impl Stale {
+    fn is_fresh(&self, epoch: u64, depends: &[FunctionId]) -> bool {
+        let after = |id: &FunctionId| self.replaced.get(&id.index()).is_some_and(|&at| at > epoch);
+        self.replaced.is_empty() || !depends.iter().any(after)
+    }
+}
+
+/// Excludes other publications and replacements while it lives.
+pub(crate) struct Committing<'a> {
+    stale: RwLockWriteGuard<'a, Stale>,
+    epoch: &'a AtomicU64,
+}
+
+impl Committing<'_> {
+    /// Makes compiles stale that began before and depend on `ids`; returns the number of this
+    /// commit. To be called after the new bodies and plans are in place: a reader of the new number
+    /// reads these.
+    pub(crate) fn outdate(&mut self, ids: impl Iterator<Item = FunctionId>) -> u64 {
+        let number = self.epoch.load(Ordering::Relaxed) + 1;
+        self.stale
+            .replaced
+            .extend(ids.map(|id| (id.index(), number)));
+        // Partner: the acquire in `Publications::epoch`.
+        self.epoch.store(number, Ordering::Release);
+        number
+    }
+}
+
+/// The numbers of commits; see the module.
+#[derive(Default)]
+pub(crate) struct Publications {
+    /// Number of the latest commit. Changes under `stale` only.
+    epoch: AtomicU64,
+    stale: RwLock<Stale>,
+}
+
+impl Publications {
+    /// Number of the latest commit whose bodies and plans a compile that begins now sees.
+    pub(crate) fn epoch(&self) -> u64 {
+        // Partner: the release in `Committing::outdate`.
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Excludes commits.
+    pub(crate) fn publish(&self) -> Publishing<'_> {
+        Publishing(self.stale.read())
+    }
+
+    /// The same, unless a set is being committed: for callers that hold locks which a commit takes.
+    pub(crate) fn try_publish(&self) -> Option<Publishing<'_>> {
+        self.stale.try_read().map(Publishing)
+    }
+
+    /// Excludes publications.
+    pub(crate) fn commit(&self) -> Committing<'_> {
+        Committing {
+            stale: self.stale.write(),
+            epoch: &self.epoch,
+        }
+    }
+}

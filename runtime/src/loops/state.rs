@@ -1,0 +1,154 @@
+//! The state of a session's continuations.
+
+use crate::code::loops::Ended;
+use crate::code::loops::Loops;
+use crate::code::module::Module;
+use crate::fork::gate;
+use crate::load::loader::Loader;
+use crate::loops::list::List;
+use crate::loops::stats::ContinuationStats;
+use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use uruk_base::FunctionId;
+use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_codegen::{Heads, Reason};
+
+/// The state of a session's continuations.
+pub(crate) struct Continuations {
+    pub(crate) watched: Mutex<List>,
+    pub(crate) ended: Arc<Ended>,
+    /// Stubs of removed continuations.
+    pub(crate) free: Mutex<Vec<FunctionId>>,
+    /// Loops that cannot be left, by reason.
+    refused: Mutex<HashMap<Reason, u64>>,
+    /// Functions of which no loop can be left, by index, with the first reason.
+    stuck: Mutex<HashMap<u32, Reason>>,
+    /// Functions for which continuations are forbidden, by index.
+    forbidden: Mutex<HashSet<u32>>,
+    /// Continuations that were offered.
+    pub(crate) offered: AtomicU64,
+    /// How often loops of freed versions were left.
+    pub(crate) gone: Arc<AtomicU64>,
+    /// The room below, and all that it is above.
+    pub(crate) loader: Arc<Loader>,
+    end: gate::End,
+}
+
+/// The room below.
+impl Deref for Continuations {
+    type Target = Arc<Loader>;
+
+    fn deref(&self) -> &Arc<Loader> {
+        &self.loader
+    }
+}
+
+/// Takes a pass: the fields take locks of the session when they are dropped.
+impl Drop for Continuations {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
+}
+
+impl Continuations {
+    /// The state of a session with this loader.
+    pub(crate) fn new(loader: Arc<Loader>) -> Arc<Continuations> {
+        Arc::new(Continuations {
+            watched: Mutex::default(),
+            ended: Arc::default(),
+            free: Mutex::default(),
+            refused: Mutex::default(),
+            stuck: Mutex::default(),
+            forbidden: Mutex::default(),
+            offered: AtomicU64::new(0),
+            gone: Arc::default(),
+            loader,
+            end: gate::End::default(),
+        })
+    }
+
+    pub(crate) fn watched(&self) -> MutexGuard<'_, List> {
+        self.watched.lock()
+    }
+
+    /// Stops all offers to running versions of a function, except to versions compiled from its
+    /// body in `module`, if there is one.
+    pub(crate) fn settle(&self, function: FunctionId, module: Option<&Arc<Module>>) {
+        for loops in self.of(function) {
+            let is_current = module.is_some_and(|module| loops.of.is_in(module));
+            match is_current {
+                true => loops.open(),
+                false => loops.close(),
+            }
+        }
+    }
+
+    /// Forgets a removed function: nothing is offered to its running versions. A prohibition
+    /// concerned this function, not a later one with its name.
+    pub(crate) fn forget(&self, function: FunctionId) {
+        for loops in self.of(function) {
+            loops.give_up();
+        }
+        self.forbidden().remove(&function.index());
+        self.stuck().remove(&function.index());
+    }
+
+    /// Functions of which no loop can be left.
+    pub(crate) fn stuck(&self) -> MutexGuard<'_, HashMap<u32, Reason>> {
+        self.stuck.lock()
+    }
+
+    /// Counts loops of a function that cannot be left, and notes it if no loop can.
+    pub(crate) fn refuse(&self, function: FunctionId, heads: &Heads) {
+        let refused = &heads.refused;
+        if let (Some(&(reason, _)), true) = (refused.first(), heads.counted.is_empty()) {
+            self.stuck().insert(function.index(), reason);
+        }
+        if refused.is_empty() {
+            return;
+        }
+        let mut all = self.refused.lock();
+        for &(reason, loops) in refused.iter() {
+            *all.entry(reason).or_default() += u64::from(loops);
+        }
+    }
+
+    /// In the child of a fork: no requested continuation will be made.
+    pub(crate) fn after_fork_child(&self) {
+        self.watched().each(crate::loops::watch::Watched::forget);
+    }
+
+    pub(crate) fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {
+        self.forbidden.lock()
+    }
+
+    /// How often heads of loops of a function were passed, as counted by the versions that still
+    /// exist.
+    pub(crate) fn passes(&self, function: FunctionId) -> u64 {
+        let of = self.of(function);
+        let all = of.iter().map(|loops| loops.passes());
+        all.sum()
+    }
+
+    /// The loops of all versions of a function, and of its continuations.
+    pub(crate) fn of(&self, function: FunctionId) -> Vec<Arc<Loops>> {
+        self.watched().of(function)
+    }
+
+    /// The statistics so far.
+    pub(crate) fn stats(&self) -> ContinuationStats {
+        // The last reference to a version's loops is dropped without the lock.
+        let living = self.watched().all();
+        let living: u64 = living.iter().map(|loops| loops.left()).sum();
+        let refused = self.refused.lock();
+        let mut refused: Vec<_> = refused.iter().map(|(&why, &loops)| (why, loops)).collect();
+        refused.sort_unstable_by_key(|&(why, loops)| (std::cmp::Reverse(loops), why));
+        ContinuationStats {
+            offered: self.offered.load(Ordering::Relaxed),
+            left: living + self.gone.load(Ordering::Relaxed),
+            refused,
+        }
+    }
+}

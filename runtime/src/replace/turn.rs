@@ -1,0 +1,152 @@
+//! A replacement in its turn: prepared, committed, reported.
+
+use crate::Replaced;
+use crate::Replacement;
+use crate::error::Error;
+use crate::fork::gate;
+use crate::fork::sacrificial::spared;
+use crate::fork::shield::Shield;
+use crate::replace::SessionHandle;
+use crate::replace::commit::Way;
+use crate::replace::prepare::{Allowed, Prepared, Staging};
+use crate::replace::quiet;
+use crate::replace::state::Replacing;
+use std::sync::Arc;
+use uruk_base::FunctionId;
+use uruk_base::Level;
+use uruk_session::Dylib;
+
+/// Exchanges the code of functions of `dylib` when its turn has come ([`Dylib::replace`]).
+pub(crate) fn replace(
+    (core, handle): (&Arc<Replacing>, SessionHandle),
+    dylib: &Dylib,
+    replacement: Replacement,
+) -> Result<Replaced, Error> {
+    // A signal handler may have left code addresses here. They would lie in the holes of the frame
+    // below for as long as it waits.
+    let shield = Shield::raise();
+    quiet::scrub_stack();
+    let replaced = replace_in_turn((core, handle), dylib, replacement, shield);
+    quiet::scrub_stack();
+    replaced
+}
+
+/// Replaces in the caller's turn. Signals are blocked until `shield` is dropped, so that the frame
+/// lies on cleared memory.
+#[inline(never)]
+fn replace_in_turn(
+    (core, handle): (&Arc<Replacing>, SessionHandle),
+    dylib: &Dylib,
+    replacement: Replacement,
+    shield: Shield,
+) -> Result<Replaced, Error> {
+    drop(shield);
+    core.admit(&replacement.input.clone().source(&replacement.name)?)?;
+    let _turn = core.turn()?;
+    let begun = core.events.now();
+    let (staging, prepared) = staged(core, dylib, &replacement)?;
+    let undo = |cause: Error| {
+        let _pass = gate::enter();
+        staging.undo();
+        cause
+    };
+    let Prepared {
+        changes,
+        names,
+        hooks,
+        moves,
+    } = prepared;
+    let way = Way {
+        tracker: Some(staging.tracker()),
+        moves,
+        back: Vec::new(),
+        withdrawal: replacement.withdrawal.clone(),
+    };
+    let skipped = match replacement.constructors {
+        true => core.run_hooks(hooks)?,
+        false => hooks.names(),
+    };
+    let level = replacement.level;
+    let osr = replacement.osr && level == Level::Immediate;
+    let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
+    let looping = core.looping(osr, &members);
+    let done = match level.wait() {
+        None => core.commit_set(changes, way, level),
+        Some(_) => {
+            // Addresses of old and new code must not be found on this stack. Nor may handlers leave
+            // any in the frames of the wait: handlers run from then on, below these frames.
+            let _shield = Shield::raise();
+            quiet::scrub_stack();
+            let what = replacement.name.clone();
+            let commit = move |core: &Arc<Replacing>| Ok(core.commit_set(changes, way, level));
+            let done = core.on_compile_thread(what, commit);
+            done.unwrap_or_else(|cause| Err((cause, Vec::new())))
+        }
+    };
+    let done = done.map_err(|(cause, changes)| {
+        drop(changes);
+        // Constructors may have stored addresses of new definitions.
+        match replacement.constructors {
+            true => cause,
+            false => undo(cause),
+        }
+    })?;
+    // The caller is not in a loop: clear the addresses that the work above left on this stack.
+    quiet::scrub_stack();
+    let loops = core.lead(osr, members, looping, &done.old);
+    let replaced = done.finish((core, handle), names, &replacement, begun, skipped, loops);
+    Ok(replaced)
+}
+
+/// Does everything that can fail and changes nothing. It runs on this thread if it needs no LLVM
+/// and need not be kept off this stack, else on a thread that LLVM can take down. It begins anew if
+/// the dylib was cleared meanwhile, and the prepared code with it.
+pub(super) fn staged(
+    core: &Arc<Replacing>,
+    dylib: &Dylib,
+    replacement: &Replacement,
+) -> Result<(Arc<Staging>, Prepared), Error> {
+    let source = || replacement.input.clone().source(&replacement.name);
+    let mut here = source()?.may_be_spared() && matches!(replacement.level, Level::Immediate);
+    loop {
+        let staging = {
+            let _pass = gate::enter();
+            Arc::new(Staging::new(core, dylib)?)
+        };
+        let ready = match here {
+            true => spared(|| {
+                let allowed = Allowed::by(replacement);
+                core.prepare_source(dylib, source()?, &allowed, &staging)
+            }),
+            false => Some(prepare(core, dylib, replacement, &staging)),
+        };
+        let failed = match ready {
+            Some(Ok(prepared)) => return Ok((staging, prepared)),
+            Some(Err(cause)) => Some(cause),
+            None => None,
+        };
+        let _pass = gate::enter();
+        let cleared = staging.session_tracker().is_defunct() && !dylib.is_defunct();
+        staging.undo();
+        match failed {
+            Some(cause) if !(cleared && cause.is_defunct_tracker()) => return Err(cause),
+            Some(_) => {}
+            None => here = false,
+        }
+    }
+}
+
+/// Prepares a replacement as [`staged`] does, on a thread that LLVM can take down.
+fn prepare(
+    core: &Arc<Replacing>,
+    dylib: &Dylib,
+    replacement: &Replacement,
+    staging: &Arc<Staging>,
+) -> Result<Prepared, Error> {
+    let (staging, names) = (Arc::clone(staging), dylib.clone());
+    let Replacement { name, input, .. } = replacement.clone();
+    let allowed = Allowed::by(replacement);
+    core.on_compile_thread(name.clone(), move |core| {
+        core.prepare_source(&names, input.source(&name)?, &allowed, &staging)
+    })
+}

@@ -1,0 +1,181 @@
+//! A session from its first thread to its last, and on both sides of a fork.
+//!
+//! # Why
+//! The end of a session, or of a process that uses the library, cancels background compiles and
+//! waits for those under way (10 s at most): LLVM's static objects are destroyed at exit.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tracing::error;
+
+use super::Session;
+use crate::error::Error;
+use crate::fork::hands::Hands;
+use crate::fork::thread::serving::Serving;
+use crate::fork::threads;
+use crate::fork::{self, Member, gate};
+use crate::host::listed;
+use crate::host::room;
+use crate::speculation::work;
+use crate::tiers::background;
+use crate::tuning;
+use crate::version::calls;
+
+/// Waits until the states of embedders are dropped. The last thread that holds the session drops
+/// them or hands them over.
+pub(crate) struct SessionEnd {
+    serving: Arc<Serving>,
+    hands: Arc<Hands>,
+}
+
+impl SessionEnd {
+    pub(crate) fn of(core: &Session) -> Self {
+        Self {
+            serving: Arc::clone(&core.serving),
+            hands: Arc::clone(&core.hands),
+        }
+    }
+}
+
+impl Drop for SessionEnd {
+    fn drop(&mut self) {
+        // The last handle may have been dropped by a thread that serves the session.
+        if !threads::is_ours() {
+            self.serving.wait(fork::LAST_COMPILES);
+            self.hands.wait_for_drops(fork::LAST_COMPILES);
+        }
+    }
+}
+
+impl Session {
+    /// Starts the workers, and joins the members of forks. Under a pass, held since before the
+    /// session was made.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
+        let this = Arc::downgrade(self);
+        self.announce();
+        let core = this.clone();
+        self.notes.on_work(Box::new(move || {
+            if let Some(core) = core.upgrade() {
+                core.start_reclaim();
+            }
+        }));
+        fork::join(this);
+        calls::spawn(self, room::threads(self.jobs))?;
+        work::start(self);
+        background::start(self)?;
+        tuning::start(self)
+    }
+
+    /// Ends the workers, and waits for compiles under way: a process that ends next destroys LLVM's
+    /// static objects.
+    pub(crate) fn stop(&self) {
+        self.set_stopping();
+        self.stubs.stop_service();
+        {
+            let _pass = gate::enter();
+            self.hands.stop();
+            self.tiers.stop();
+            self.tuning.stop();
+            self.speculation.close();
+            self.stop_reclaim();
+        }
+        // A listener on a worker may have dropped the last handle.
+        if !threads::is_ours() {
+            gate::settle(fork::LAST_COMPILES);
+        }
+    }
+
+    /// Lets files loaded since the last time find the images, if an embedder enabled that. Without
+    /// a pass.
+    pub(crate) fn show_list(&self) {
+        if self.lists.load(Ordering::Relaxed) && !self.is_program() {
+            listed::attend();
+        }
+    }
+}
+
+impl Member for Session {
+    fn wind_down(&self) {
+        self.tiers.pause(true);
+        self.tiers.drop_jobs();
+        self.speculation.close();
+    }
+
+    fn interrupt(&self) {
+        self.interrupt_jobs();
+        self.tuning.interrupt();
+        self.speculation.interrupt();
+    }
+
+    fn has_tasks(&self) -> bool {
+        self.names.session().pool().runs_elsewhere()
+    }
+
+    fn before_fork(&self) {
+        // Units of embedders may be running, and one of them may wait for the thread that forks.
+        self.names.session().pool().quiesce_but_for_tasks();
+        self.heap.before_fork();
+    }
+
+    fn before_fork_in_child(&self) -> bool {
+        self.names.session().pool().quiesce_in_child() && self.heap.try_before_fork()
+    }
+
+    fn after_fork_parent(&self) {
+        self.heap.after_fork_parent();
+        self.reclaim.after_fork_parent();
+        self.names.session().pool().resume();
+    }
+
+    fn after_fork_child(&self) {
+        // Inherited code runs on even when the kernel refuses fresh memory; the next
+        // compile then fails with the heap's own error.
+        if let Err(cause) = self.heap.after_fork_child() {
+            error!(%cause, "no fresh code memory after fork");
+        }
+        self.serving.after_fork_child();
+        self.stubs.after_fork_child();
+        self.names.session().pool().after_fork_child();
+        self.names.session().give_up_lost();
+        self.tiers.after_fork_child();
+        if let Some(held) = self.tuning.after_fork_child() {
+            self.tiers.control().controller.release(held);
+        }
+        self.continuations.after_fork_child();
+        self.speculation.after_fork_child();
+        self.reclaim.after_fork_child();
+        self.replacing.after_fork_child();
+        self.host.after_fork_child();
+        self.events.after_fork_child();
+        self.tools.after_fork_child();
+    }
+
+    fn restart(self: Arc<Self>) {
+        // One worker: most children call `exec` soon. It enters when the gate is open.
+        self.hands.restart();
+        let started = calls::spawn(&self, 1)
+            .and_then(|()| background::start(&self))
+            .and_then(|()| tuning::start(&self));
+        if let Err(cause) = started {
+            error!(%cause, "no compile worker after fork");
+        }
+    }
+
+    fn finish_code(self: Arc<Self>) {
+        self.compile_rest();
+    }
+
+    fn end_threads(&self) {
+        if let Some(before) = self.before_end.get() {
+            before(self);
+        }
+        self.stop();
+        let _pass = gate::enter();
+        self.tiers.sampling.close();
+    }
+
+    fn note_sharing(&self) {
+        self.keep_code("the program made a process that shares its memory");
+    }
+}

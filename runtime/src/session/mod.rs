@@ -1,0 +1,125 @@
+//! A session: all rooms below the public handles, wired together.
+//!
+//! Each layer holds the one below it and derefs to it: [`Session`] to
+//! [`Replacing`], [`Reclaim`], [`Tuning`], [`TierState`], [`Speculation`], [`Continuations`],
+//! [`Loader`], [`Compiler`], [`CodeDirectory`]. So a room uses what lies below it, and the compiler
+//! refuses what lies above. The compiler of versions hears the rooms above by one interface,
+//! [`Engines`](crate::version::engines::Engines), which [`engines`] answers.
+
+mod engines;
+mod lifetime;
+
+pub(crate) use lifetime::SessionEnd;
+
+use std::ops::Deref;
+
+use crate::code::directory::{CodeDirectory, DirectorySettings};
+use crate::load::loader::Loader;
+use crate::tiers::settings::TierSettings;
+use crate::version::compiler::Compiler;
+use std::sync::Weak;
+use std::sync::{Arc, OnceLock};
+
+use uruk_heap::HeapConfig;
+
+use crate::calls::failed::{Context, OnFailure};
+use crate::calls::functions::HostFunctions;
+use crate::code::names::Reporter;
+use crate::code::names::{Definition, Name};
+use crate::code::tools::Tools;
+use crate::error::Error;
+use crate::fork::gate;
+use crate::guarded::asked::Asked;
+use crate::loops::state::Continuations;
+use crate::reclaim::Reclaim;
+use crate::replace::state::Replacing;
+use crate::speculation::Speculation;
+use crate::tiers::TierState;
+use crate::tuning::Tuning;
+use crate::version::baseline::Compilers;
+use crate::version::layers::Layers;
+use uruk_base::Tiers;
+
+/// The parts of a session above its code.
+pub(crate) struct Session {
+    /// Functions of the host that have types.
+    pub(crate) host: HostFunctions,
+    /// Called before the session's threads end for good.
+    pub(crate) before_end: OnceLock<fn(&Session)>,
+    pub(crate) on_failure: OnceLock<Box<Context>>,
+    /// Handles memory faults as long as the session lives.
+    pub(crate) asked: OnceLock<Asked>,
+    pub(crate) replacing: Arc<Replacing>,
+    end: gate::End,
+}
+
+/// Replacements, and all that is below them.
+impl Deref for Session {
+    type Target = Arc<Replacing>;
+
+    fn deref(&self) -> &Arc<Replacing> {
+        &self.replacing
+    }
+}
+
+/// Takes a pass: a session's fields take locks of the process when they are dropped. The thread
+/// that drops the last handle keeps the pass until all fields are gone.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end.begin();
+    }
+}
+
+impl Session {
+    /// Reserves memory and makes the stub table; starts nothing.
+    pub(crate) fn new(
+        config: HeapConfig,
+        jobs: usize,
+        tiers: TierSettings,
+        tools: Tools,
+        reclaim: uruk_reclaim::Config,
+        reporter: Option<Reporter>,
+        layers: Layers,
+    ) -> Result<Arc<Session>, Error> {
+        let speculate = tiers.speculate && tiers.tiers != Tiers::Churn;
+        let ahead = Speculation::most(speculate, jobs, tiers.policy.cpus as usize);
+        let code = CodeDirectory::new(DirectorySettings {
+            heap: config,
+            jobs,
+            readers: jobs + tiers.background_jobs() + ahead,
+            sampled: tiers.samples() != uruk_profiler::Choice::Off,
+            tools,
+            reclaim: &reclaim,
+            reporter,
+        })?;
+        let overrides = crate::guest::overrides().into_iter();
+        let overrides = overrides.map(|(name, at)| Name::strong(name, Definition::Address(at)));
+        let host = code.names.host().default_tracker()?;
+        code.names.define(&host, overrides.collect())?;
+        let baseline = Compilers::new(tiers.baseline);
+        let compiler = Compiler::new(layers, baseline, tiers.choices(), code);
+        let continuations = Continuations::new(Loader::new(compiler));
+        let speculation = Speculation::new(ahead, continuations);
+        let tuned = tiers.tuning.clone();
+        let tuning = Tuning::new(&tuned, TierState::new(tiers, speculation));
+        let reclaimed = Reclaim::new(&reclaim, tuning);
+        let core = Session {
+            host: HostFunctions::default(),
+            before_end: OnceLock::new(),
+            on_failure: OnceLock::new(),
+            asked: OnceLock::new(),
+            replacing: Replacing::new(reclaimed),
+            end: gate::End::default(),
+        };
+        let core = Arc::new(core);
+        let engines: Weak<Session> = Arc::downgrade(&core);
+        core.serve(engines);
+        Ok(core)
+    }
+
+    /// Sets the treatment of failed calls. Once, before any call.
+    pub(crate) fn on_failure(&self, handler: OnFailure) {
+        let context = || Context::new(self.directory(), handler);
+        self.on_failure.get_or_init(context).install(&self.stubs);
+    }
+}
