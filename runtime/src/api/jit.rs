@@ -417,7 +417,7 @@ impl Jit {
     pub unsafe fn register_stack(&self, stack: Range<u64>) -> Result<RegisteredStack, Error> {
         let core = &self.shared.core;
         let _busy = gate::enter();
-        RegisteredStack::new(core, stack)
+        RegisteredStack::new(core, Arc::clone(core) as _, stack)
     }
 
     /// Statistics of the session so far.

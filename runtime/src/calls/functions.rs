@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 
-/// HostState of the embedder that is dropped with code; there, threads hold locks of the session.
+/// State of the embedder that is dropped with code; there, threads hold locks of the session.
 pub(super) struct Parting {
     pub(super) states: Vec<HostState>,
     pub(super) hands: Weak<Hands>,

@@ -1,6 +1,6 @@
 //! Functions whose stub may be referenced by something that outlives them: by code or data that was
 //! linked against it, or by the host, which was given its address. Other stubs are handed out again
-//! once their function was removed and no handle of it is left ([`recycle`](crate::removal::recycle)).
+//! once their function was removed and no handle of it is left ([`recycle`](crate::code::recycle)).
 //!
 //! # Invariants
 //! - A function is noted before its address, or its slot's, leaves the library, or is written into

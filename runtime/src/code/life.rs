@@ -2,7 +2,7 @@
 //! *registration* holds it, which will call it and cannot be cancelled.
 //!
 //! A registration is a handler of the process's exit, a destructor of a thread's variable, or a
-//! destructor of a key's values (`guest::exit`, `guest::keys`). The C library has its address and
+//! destructor of a key's values (`exits`, `guest::keys`). The C library has its address and
 //! will call it. The native behaviour when its library is closed:
 //!
 //! | registered by | `dlclose` | here, when the tracker or dylib is removed |
@@ -29,7 +29,7 @@
 //!
 //! Holds, the end and the parked resources change under one lock, which is taken for each
 //! registration and on no frequent path. It is taken under a pass of the gate, and under other
-//! locks (`guest::exit`, [`Lives`]); nothing is called while it is held.
+//! locks (`exits`, [`Lives`]); nothing is called while it is held.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -66,6 +66,7 @@ impl Notes {
     /// Starts the thread, once it has work.
     pub(crate) fn start(&self) {
         if self.wanted.load(Ordering::Relaxed)
+            && !self.started.load(Ordering::Relaxed)
             && let Some(start) = self.start.get()
         {
             start();

@@ -16,7 +16,7 @@ pub(crate) struct SampleMap(Option<Ranges>);
 
 struct Ranges {
     own: AddressMap,
-    /// SampleMap of native code, in the order in which its parts became known.
+    /// Maps of native code, in the order in which its parts became known.
     native: RwLock<Vec<(Range<u64>, Arc<AddressMap>)>>,
 }
 

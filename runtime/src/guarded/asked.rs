@@ -2,7 +2,7 @@
 //! for their barriers.
 //!
 //! A handler is a plain function, found in a table of words by the signal handler
-//! ([`crate::calls::fault`]), which takes no lock. It reads no memory of a session, as a session may end
+//! ([`crate::guarded::fault`]), which takes no lock. It reads no memory of a session, as a session may end
 //! meanwhile. A handler that runs while its session ends runs to its end.
 //!
 //! # Invariants

@@ -8,7 +8,7 @@
 //! | stacks of two addresses | the same if |
 //! |---|---|
 //! | one is within the thread's own stack | both are |
-//! | neither is | all pages between them are readable ([`probe`](crate::calls::probe)) |
+//! | neither is | all pages between them are readable ([`probe`](crate::guarded::probe)) |
 //!
 //! So a fiber whose stack lies right below another one's, without a guard page, sees its guards.
 //! These are covered by the function of the host in which the other fiber is suspended. For guarded

@@ -2,7 +2,7 @@
 //!
 //! Handlers for `SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL` and `SIGTRAP` are set when the process
 //! makes its first guarded call, or has a session whose embedder handles memory faults before all
-//! others ([`crate::calls::asked`]). A fault that is not a guard's goes to the previous handler, with its
+//! others ([`crate::guarded::asked`]). A fault that is not a guard's goes to the previous handler, with its
 //! mask. If there was none, the default action is set again and the instruction runs once more, so
 //! that a core file shows it. A handler that is set later gets all of these signals, the runtime's
 //! included, and can call the previous one (`sigaction` returns it).
@@ -23,7 +23,7 @@
 //! lowest page of the thread's stack, is a stack overflow. The handler runs on an alternate stack.
 //! Each thread gets one of [`ALTERNATE`] bytes with its first guarded call, unless it has a larger
 //! one, and keeps it until it ends. If other code removes it at the thread's end, the thread gets
-//! it again ([`base`](crate::calls::base)). A function whose frame is larger than the guard page below a
+//! it again ([`base`](crate::guarded::base)). A function whose frame is larger than the guard page below a
 //! stack, compiled without probes, may miss the page, as it may natively.
 
 use std::cell::Cell;

@@ -5,9 +5,9 @@
 //!
 //! | error | detected by |
 //! |---|---|
-//! | a fault of an instruction, stack overflow | a signal handler ([`fault`](crate::calls::fault)) |
-//! | an interrupt, a deadline | the handler of a timer's signal ([`interrupt`](crate::calls::interrupt)), or code that counts fuel |
-//! | fuel | code that counts it ([`passes`](crate::calls::passes)) |
+//! | a fault of an instruction, stack overflow | a signal handler ([`fault`](crate::guarded::fault)) |
+//! | an interrupt, a deadline | the handler of a timer's signal ([`interrupt`](crate::guarded::interrupt)), or code that counts fuel |
+//! | fuel | code that counts it ([`passes`](crate::guarded::passes)) |
 //! | an error of a function of the host | the function's own frame, once it has returned ([`raise`]) |
 //! | a call of a function without code | the failure handler ([`leave_address`]) |
 //!

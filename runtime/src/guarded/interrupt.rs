@@ -8,7 +8,7 @@
 //!
 //! # Why
 //! Code counts fuel at its loops and entries only where the embedder requests it
-//! ([`passes`](crate::calls::passes)), as that has a cost. A signal costs nothing without an interrupt, in
+//! ([`passes`](crate::guarded::passes)), as that has a cost. A signal costs nothing without an interrupt, in
 //! every tier, and reaches code of object files and units. It cannot end a call at the same place
 //! each time it is run, as fuel does. It cannot wake a thread that sleeps in the kernel, or reach
 //! one that blocks the signal. For code that counts fuel, the signal comes [`GRACE_NS`] late, for

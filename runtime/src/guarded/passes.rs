@@ -8,7 +8,7 @@
 //!
 //! | thread-local | written by | read by |
 //! |---|---|---|
-//! | the word ([`word`](crate::calls::word)) | JIT'd code, by its address; [`slice`] | [`settle`] |
+//! | the word ([`word`](crate::guarded::word)) | JIT'd code, by its address; [`slice`] | [`settle`] |
 //! | `GIVEN`, `BEFORE` | [`slice`], [`settle`] | the thread |
 //!
 //! # Invariants

@@ -1,5 +1,5 @@
 //! Weak definitions, and the definitions they yield to. The duration of that bond is defined in
-//! [`bonds`](crate::removal::bonds).
+//! [`bonds`](crate::code::bonds).
 //!
 //! When an image is bound, its weak definitions yield to the result of a search from its dylib:
 //!

@@ -160,7 +160,6 @@ impl Reclaim {
 impl Reclaim {
     /// Starts the thread, once it has work.
     pub(crate) fn start_reclaim(self: &Arc<Self>) {
-        let _reclaim = self;
         if !self.notes.wanted.load(Ordering::Relaxed)
             || self.notes.started.swap(true, Ordering::Relaxed)
         {
@@ -174,7 +173,7 @@ impl Reclaim {
 
     fn spawn_reclaim(self: &Arc<Self>) -> Result<(), impl Display> {
         let name = String::from("uruk-reclaim");
-        crate::fork::thread::spawn(name, self.serving.work(self, run))
+        crate::fork::thread::spawn(name, self.serving.work(self, self.engines(), run))
     }
 
     /// Requests a cycle and waits until it is done, at most for `limit`; returns whether it is.

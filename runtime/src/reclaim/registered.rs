@@ -1,5 +1,6 @@
 //! Roots: the scanner of threads, and stacks that an embedder registers.
 
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,16 +18,23 @@ use super::PATIENCE;
 pub struct RegisteredStack {
     core: Arc<Reclaim>,
     id: Option<StackId>,
+    /// Keeps the session: code may be called on the stack, and forks repair the scanner.
+    _session: Arc<dyn Any + Send + Sync>,
 }
 
 impl RegisteredStack {
     /// Registers a stack, under the safety requirements of `Jit::register_stack`.
-    pub(crate) fn new(core: &Arc<Reclaim>, stack: Range<u64>) -> Result<Self, Error> {
+    pub(crate) fn new(
+        core: &Arc<Reclaim>,
+        session: Arc<dyn Any + Send + Sync>,
+        stack: Range<u64>,
+    ) -> Result<Self, Error> {
         let register = || core.roots()?.register_stack(stack);
         let id = register().map_err(Arc::new)?;
         Ok(RegisteredStack {
             core: Arc::clone(core),
             id: Some(id),
+            _session: session,
         })
     }
 }

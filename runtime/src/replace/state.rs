@@ -1,8 +1,7 @@
-//! The state of a session's replacements: stale functions, sets that can be rolled back.
+//! The state of a session's replacements: whose turn it is, and sets that can be rolled back.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
-//! | `Replacing::moved_names` | an entry is made or read | nothing |
 //! | `Replacing::history` | a set is filed or taken | nothing |
 //!
 //! All are `std`'s, and are taken under a pass of the gate (`fork::gate`), so that no fork happens

@@ -69,7 +69,7 @@ fn add(core: &Arc<Speculation>, number: usize) {
         fork::wait_at_exit();
     }
     let name = format!("uruk-ahead-{number}");
-    if let Err(cause) = thread::spawn(name, core.serving.work(core, work)) {
+    if let Err(cause) = thread::spawn(name, core.serving.work(core, core.engines(), work)) {
         warn!(%cause, "no thread that compiles ahead");
     }
 }

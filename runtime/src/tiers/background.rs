@@ -43,7 +43,10 @@ pub(crate) fn start(core: &Arc<TierState>) -> Result<(), Error> {
     if !core.choices.is_auto() {
         return Ok(());
     }
-    thread::spawn(String::from("uruk-tiers"), core.serving.work(core, control))
+    thread::spawn(
+        String::from("uruk-tiers"),
+        core.serving.work(core, core.engines(), control),
+    )
 }
 
 /// A version that was published in the background.
@@ -252,7 +255,7 @@ impl TierState {
     }
 
     fn spawn_worker(self: &Arc<Self>, name: String) -> Result<(), Error> {
-        thread::spawn(name, self.serving.work(self, work))
+        thread::spawn(name, self.serving.work(self, self.engines(), work))
     }
 
     /// Starts another background worker in place of the calling one, which ends. Under a pass.
@@ -340,15 +343,13 @@ impl TierState {
 
     /// Hands a job for a unit to a thread for code of embedders.
     fn hand_over(self: &Arc<Self>, job: Job, unit: UnitBody) {
-        let core = Arc::clone(self);
+        let (core, engines) = (Arc::clone(self), self.engines());
         self.hands.start(move || {
             let _pass = gate::enter();
             // These may be the last handles of the session: they are dropped before the pass.
-            let (core, unit) = (core, unit);
+            let (engines, core, unit) = (engines, core, unit);
             let (request, queued) = (job.request, job.queued);
-            let result = core
-                .engines()
-                .improve(request, &unit, Some(queued), &job.cancel);
+            let result = Arc::clone(&engines).improve(request, &unit, Some(queued), &job.cancel);
             // The time of other compilers says nothing about this session's compiles.
             core.end_job(job, request, result, Duration::ZERO);
         });

@@ -264,7 +264,10 @@ pub(crate) fn start(core: &Arc<Tuning>) -> Result<(), Error> {
     if !core.on || !core.choices.is_auto() {
         return Ok(());
     }
-    thread::spawn(String::from("uruk-tune"), core.serving.work(core, tune))
+    thread::spawn(
+        String::from("uruk-tune"),
+        core.serving.work(core, core.engines(), tune),
+    )
 }
 
 fn tune(core: &Arc<Tuning>) {

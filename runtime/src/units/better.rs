@@ -6,7 +6,7 @@
 //! | a first call, where tiers are fixed | the unit's own code is ready, and not published | the one that materialized it |
 //! | an embedder | at once, after the unit's own code | the embedder's |
 //!
-//! `version::better` makes the code.
+//! [`reoptimize`](super::reoptimize) makes the code.
 
 use std::sync::Arc;
 

@@ -52,7 +52,9 @@ fn spawn_at(place: &Arc<Workplace>, count: usize) -> Result<(), Error> {
     for index in 0..count {
         let name = format!("uruk-{index}");
         let serving = &place.compiler.serving;
-        let work = serving.work(place, move |place| serve(place, index == 0));
+        let work = serving.work(place, Arc::clone(&place.engines), move |place| {
+            serve(place, index == 0)
+        });
         match thread::spawn(name, work) {
             Err(cause) if index == 0 => return Err(cause),
             Err(cause) => {

@@ -2,8 +2,8 @@
 //! first calls that they answer.
 //!
 //! # Invariants
-//! - The compiler knows the rooms above by this interface only, and holds no handle of them: a
-//!   session that ends leaves neutral answers.
+//! - The compiler knows the rooms above by this interface only, and holds no handle of them
+//!   but in its threads: a session that ends leaves neutral answers.
 //! - All of it is called under a pass of the gate, but where a method says otherwise.
 
 use std::sync::Arc;
@@ -210,7 +210,7 @@ pub(crate) trait Engines: Send + Sync {
     /// Removes a function: calls of it go to the failure handler, its code is retired.
     fn remove_function(self: Arc<Self>, _id: FunctionId) {}
 
-    /// Whether a first call waits for a compile ahead.
+    /// Whether a first call waits for a compile ahead. Without a pass, too.
     fn is_joined(&self) -> bool {
         false
     }

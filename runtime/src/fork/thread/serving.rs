@@ -50,28 +50,35 @@ impl Drop for ServiceNote {
     }
 }
 
-/// The session of one thread, and its count. The session goes before the count: fields are dropped in order.
-struct ServedBy<T> {
+/// The layer of the session that one thread serves, the keeper of the whole session, and the thread's
+/// count. The session goes before the count: fields are dropped in order.
+struct ServedBy<T, K: ?Sized> {
     session: Arc<T>,
+    _keeper: Arc<K>,
     counted: ServiceCount,
 }
 
 impl Serving {
-    /// The work of a thread that runs `serve` with the session that this counts for. The thread counts
-    /// from now on.
-    pub(crate) fn work<T: Send + Sync + 'static>(
+    /// The work of a thread that runs `serve` with a layer of the session that this counts for. The
+    /// thread counts from now on, and keeps the whole session by `keeper`: what it serves may call
+    /// the layers above, and the last handle must not go in the middle of its work.
+    pub(crate) fn work<T: Send + Sync + 'static, K: Send + Sync + ?Sized + 'static>(
         self: &Arc<Self>,
         session: &Arc<T>,
+        keeper: Arc<K>,
         serve: impl Fn(&Arc<T>) + Send + 'static,
     ) -> impl Fn() + Send + 'static {
         // Relaxed: starting the thread orders it.
         self.count.fetch_add(1, Ordering::Relaxed);
         let service = ServedBy {
             session: Arc::clone(session),
+            _keeper: keeper,
             counted: ServiceCount(Arc::clone(self)),
         };
         move || {
-            let ServedBy { session, counted } = &service;
+            let ServedBy {
+                session, counted, ..
+            } = &service;
             let _noted = ServiceNote::new(&counted.0);
             serve(session);
         }

@@ -75,12 +75,14 @@ impl TierState {
             state.source = Source::Opening;
         }
         let name = String::from("uruk-samples");
-        let open = self.serving.work(self, |core: &Arc<TierState>| {
-            let _pass = gate::enter();
-            let source = core.open_sampler();
-            core.sampling.lock().opened(source);
-            core.counters.spent_aside(thread_time());
-        });
+        let open = self
+            .serving
+            .work(self, self.engines(), |core: &Arc<TierState>| {
+                let _pass = gate::enter();
+                let source = core.open_sampler();
+                core.sampling.lock().opened(source);
+                core.counters.spent_aside(thread_time());
+            });
         if let Err(cause) = thread::spawn(name, open) {
             info!(%cause, "no samples: counters alone say what is hot");
             sampling.lock().source = Source::Nothing;
