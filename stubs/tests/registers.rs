@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use support::{jumps_to, serve, table};
 use uruk_stubs::{EntryAddress, FunctionId};
+use uruk_testing::Random;
 
 /// All state that a callee can observe. Order of `general`: rax rcx rdx rbx rbp rsi rdi
 /// r8 to r15.
@@ -228,13 +229,8 @@ fn observe() -> u64 {
 
 fn pattern() -> State {
     let mut state = ZERO;
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
+    let mut random = Random::new(1);
+    let mut next = || random.next();
     state.vectors.iter_mut().flatten().for_each(|w| *w = next());
     state.masks.iter_mut().for_each(|w| *w = next());
     // An ordinary number for the third x87 register.

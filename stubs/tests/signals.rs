@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use leaving::{attempt_here, leave};
 use support::{let_through, returns, serve, table, tid, until_waiting, waits, watchdog};
 use uruk_stubs::{EntryAddress, call_ptr};
+use uruk_testing::Random;
 
 /// One user of the process's handlers at a time.
 static HANDLERS: Mutex<()> = Mutex::new(());
@@ -213,11 +214,10 @@ fn leaving_at_any_moment() {
         }));
         let victim = told.recv().unwrap();
         harassers.push(thread::spawn(move || {
-            let mut seed = 12345 + i as u64;
+            let mut random = Random::new(12345 + i as u64);
             while harassed.load(Ordering::Relaxed) {
-                seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
                 send(victim);
-                let until = Instant::now() + Duration::from_nanos((seed >> 33) % 30_000);
+                let until = Instant::now() + Duration::from_nanos(random.below(30_000));
                 while Instant::now() < until {
                     std::hint::spin_loop();
                 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 29] = [
+const LAYERS: [(&str, &[&str]); 30] = [
     ("runtime/base", &[]),
     ("runtime/files", &[]),
     ("runtime/link", &["uruk-base"]),
@@ -66,10 +66,11 @@ const LAYERS: [(&str, &[&str]); 29] = [
             "uruk-unwind",
         ],
     ),
+    ("runtime/testing", &[]),
     ("demos/guests", &[]),
     ("demos/gallery", &["uruk"]),
     ("demos/e2e", &["uruk-guests"]),
-    ("demos", &["uruk-guests"]),
+    ("demos", &["uruk-guests", "uruk-testing"]),
     ("xtask", &[]),
 ];
 
@@ -225,6 +226,7 @@ fn library_code() -> Vec<(String, String)> {
         let name = path.strip_prefix(root()).unwrap_or(&path);
         let name = name.display().to_string();
         let library = folders.iter().any(|folder| name.starts_with(folder));
+        let library = library && !name.starts_with("runtime/testing/");
         let code = || {
             let text = text(&path);
             let code = text.split("#[cfg(test)]\nmod").next();

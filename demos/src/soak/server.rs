@@ -10,10 +10,12 @@ use uruk_guests::server::Client;
 
 use super::answers::{self, Parsed};
 use super::drive::{End, Run};
-use super::random::Random;
 use super::tally::Kind;
 use super::window::Window;
 use super::{Outcome, Stage};
+use uruk_testing::Random;
+
+use super::random::numbers;
 
 /// Versions of each file, besides the program's own.
 const VERSIONS: usize = 40;
@@ -269,7 +271,7 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         let (run, soak, counted) = (&run, &soak, &counted);
         let _end = End(run);
         for number in 0..BUSY {
-            let mut random = Random::new(seed, number);
+            let mut random = numbers(seed, number);
             scope.spawn(move || counted("a client", soak.busy(run, &mut random)));
         }
         scope.spawn(move || counted("the client of forks", soak.forks(run)));
@@ -277,7 +279,7 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         println!("server: exchanging");
         thread::scope(|scope| {
             for client in 0..super::drive::CLIENTS {
-                let mut random = Random::new(seed, 100 + client);
+                let mut random = numbers(seed, 100 + client);
                 scope.spawn(move || run.client(|run| soak.question(run, client, &mut random)));
             }
         });

@@ -10,9 +10,11 @@ use uruk_guests::server::Client;
 use super::drive::{CLIENTS, End, Run};
 use super::edits::{self, FLAGS, FUNCTIONS};
 use super::program::Program;
-use super::random::Random;
 use super::tally::Kind;
 use super::{Outcome, Stage};
+use uruk_testing::Random;
+
+use super::random::numbers;
 
 /// Milliseconds that an exchange waits at most for functions to be left.
 const WAIT: &str = "300";
@@ -172,7 +174,7 @@ pub fn run(stage: &Stage<'_>) -> anyhow::Result<Outcome> {
         println!("sqlite: exchanging");
         thread::scope(|scope| {
             for client in 0..CLIENTS {
-                let mut random = Random::new(stage.plan.seed, 200 + client);
+                let mut random = numbers(stage.plan.seed, 200 + client);
                 scope.spawn(move || run.client(|run| question(run, good, client, &mut random)));
             }
         });

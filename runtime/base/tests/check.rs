@@ -1,9 +1,8 @@
 //! The check of locks fires where it must and nowhere else. It ends a child process: this test's
 //! binary again, with a variable that names the case.
 
-use std::process::Command;
-
 use uruk_base::locks::{Condvar, Cover, Mutex, RwLock, check, covers, demand};
+use uruk_testing::Child;
 
 const WHAT: &str = "URUK_LOCKS_WHAT";
 
@@ -92,10 +91,8 @@ fn a_lock_outside_a_cover_ends_the_process() {
         return act(&what);
     }
     let run = |what: &str| {
-        let this = std::env::current_exe().expect("known");
-        let mut command = Command::new(this);
-        command.args(["--exact", "a_lock_outside_a_cover_ends_the_process"]);
-        let output = command.env(WHAT, what).output().expect("started");
+        let child = Child::of(module_path!(), "a_lock_outside_a_cover_ends_the_process");
+        let output = child.env(WHAT, what).output();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         (output.status.success(), said)
     };

@@ -262,22 +262,12 @@ mod tests {
 
     use super::{Move, Mover, Scratch, Size, Source, Spot, Step};
     use crate::asm::{Gpr, Xmm};
+    use uruk_testing::Random;
 
     const SCRATCH: Scratch = Scratch {
         gpr: Gpr::RAX,
         xmms: [Xmm::new(14), Xmm::new(15)],
     };
-
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: usize) -> usize {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 % bound as u64) as usize
-        }
-    }
 
     /// The contents of each spot: a number, and how many bytes of it are known.
     type State = HashMap<Spot, (u32, Size)>;
@@ -327,7 +317,7 @@ mod tests {
 
     #[test]
     fn steps_do_what_moves_say() {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
         for _ in 0..20_000 {
             // Sizes belong to values: a read of a spot is as wide as its contents.
             let mut state: State = HashMap::new();
@@ -365,7 +355,7 @@ mod tests {
     /// All permutations of a few spots: only cycles.
     #[test]
     fn permutations() {
-        let mut random = Random(7);
+        let mut random = Random::new(7);
         for round in 0..2_000 {
             let range = [0..4, 4..7, 7..12, 0..12][round % 4].clone();
             let spots: Vec<usize> = range.clone().collect();

@@ -10,6 +10,7 @@ use support::{describe, disassemble, id, plan, reader};
 use uruk_codegen::{
     CodegenError, Compile, Compiled, Counters, Heads, Reason, Start, Tier, Transform,
 };
+use uruk_testing::Random;
 
 const LOOP: &str = "define i64 @f(ptr %p, i64 %n) {
   entry: %s = alloca i64 store i64 0, ptr %s br label %head
@@ -310,13 +311,8 @@ fn what_is_peeled_has_no_scopes_of_the_nest() {
 /// it, and going outwards never comes back.
 #[test]
 fn who_goes_out_of_loops_comes_to_an_end() {
-    let mut state = 1u64;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    let mut numbers = Random::new(1);
+    let mut random = |below: u64| numbers.below(below);
     let mut nested = 0;
     for _ in 0..400 {
         let blocks = 4 + random(9);

@@ -6,6 +6,7 @@ use object::{Object, ObjectSection, ObjectSymbol};
 use support::{describe, id, plan, reader};
 use uruk_codegen::fuzz::compile_any;
 use uruk_codegen::{Bitcode, CodegenError, Compile, Labels, Placement, Reader, Tier};
+use uruk_testing::Random;
 
 fn check(ir: &str, function: &str) -> String {
     let mut reader = reader(ir);
@@ -358,20 +359,14 @@ fn damaged_bitcode_is_an_error_or_compiles() {
     let text =
         format!("{COMPUTED_GOTO}\n define i32 @g(i32 %x) {{ %y = add i32 %x, 1 ret i32 %y }}");
     let good = Bitcode::from_ir_text("good.ll", &text).unwrap();
-    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-    let mut next = || {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        seed
-    };
+    let mut random = Random::new(1);
     for _ in 0..300 {
         let mut bytes = good.bytes().to_vec();
-        match next() % 2 {
-            0 => bytes.truncate(next() as usize % bytes.len()),
+        match random.below(2) {
+            0 => bytes.truncate(random.below(bytes.len())),
             _ => {
-                let at = next() as usize % bytes.len();
-                bytes[at] ^= 1 << (next() % 8);
+                let at = random.below(bytes.len());
+                bytes[at] ^= 1 << random.below(8);
             }
         }
         compile_any(&bytes);

@@ -7,11 +7,11 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use uruk_files::{Messages, OutputPath, OwnFile};
+use uruk_testing::Child;
 
 /// A folder of one test, removed at its end.
 struct Folder(PathBuf);
@@ -49,12 +49,10 @@ fn apart(name: &str, act: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return act();
     }
-    let mut command = Command::new(std::env::current_exe().expect("known"));
-    command.args(["--exact", name, "--test-threads=1"]);
-    let out = command.env(CHILD, "1").output().expect("run");
+    let child = Child::of(module_path!(), name).env(CHILD, "1");
+    let out = child.in_first_thread().passes();
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    assert_eq!(out.status.signal(), None, "{said}");
-    assert!(out.status.success() && said.contains("1 passed"), "{said}");
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 /// From now on files have `bytes` at most.

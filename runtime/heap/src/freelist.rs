@@ -127,6 +127,7 @@ pub(crate) fn align_up(n: usize, align: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uruk_testing::Random;
 
     #[test]
     fn neighbours_merge_and_best_fit_wins() {
@@ -152,13 +153,8 @@ mod tests {
         let mut free = [true; UNITS];
         list.insert(0, UNITS * GRANULE);
         let mut held: Vec<(usize, usize)> = Vec::new();
-        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-        let mut random = |below: usize| {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            (seed % below as u64) as usize
-        };
+        let mut numbers = Random::new(0x2545_f491_4f6c_dd1d);
+        let mut random = |below: usize| numbers.below(below);
         for _ in 0..20_000 {
             if random(2) == 0 {
                 let (units, align) = (1 + random(20), GRANULE << random(5));

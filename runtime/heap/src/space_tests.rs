@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{LARGE, Space, WINDOW};
 use crate::layout::PAGE;
+use uruk_testing::Random;
 
 const BASE: usize = 0x10_0000;
 
@@ -119,13 +120,8 @@ fn a_random_life_agrees_with_a_map() {
     let mut frozen = [false; PAGES];
     let mut blocks: Vec<(usize, usize)> = Vec::new();
     let mut limbo: Vec<Range<usize>> = Vec::new();
-    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
-    let mut random = |below: usize| {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        (seed % below as u64) as usize
-    };
+    let mut numbers = Random::new(0x2545_f491_4f6c_dd1d);
+    let mut random = |below: usize| numbers.below(below);
     let granules = |start: usize, len: usize| (start - BASE) / 16..(start - BASE + len) / 16;
     for step in 0..60_000 {
         match random(100) {

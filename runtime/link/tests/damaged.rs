@@ -7,18 +7,7 @@ use object::{SectionKind, elf};
 use support::compile;
 use support::write::Writer;
 use uruk_link::fuzz::link_any;
-
-/// A generator of numbers (xorshift64*): small, seeded, good enough to damage files.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
-    }
-}
+use uruk_testing::Random;
 
 /// Objects that use much of the format, small enough to try every prefix.
 fn subjects() -> Vec<Vec<u8>> {
@@ -80,7 +69,7 @@ fn prefixes_never_panic() {
 
 #[test]
 fn random_damage_never_panics() {
-    let mut random = Random(0x5eed_5eed_5eed_5eed);
+    let mut random = Random::new(0x5eed_5eed_5eed_5eed);
     let (mut linked, mut refused) = (0, 0);
     for bytes in subjects() {
         for _ in 0..6000 {

@@ -8,6 +8,7 @@ use support::write::{SectionId, Writer};
 use support::{FAR, NEAR, World, compile};
 use uruk_base::{SlotAddress, StubAddress};
 use uruk_link::{Immovable, Resolved, Segment};
+use uruk_testing::Random;
 
 fn world() -> World {
     let stub = Resolved::stub(StubAddress(NEAR), SlotAddress(NEAR + 0x800));
@@ -202,18 +203,6 @@ fn what_compilers_make_of_tables_of_labels_and_functions() {
     check(ifunc, &|r| r == Some(Immovable::Ifuncs));
 }
 
-/// A generator of numbers (xorshift64*).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
-    }
-}
-
 /// An object of text, constants and data whose fields refer to each other and to
 /// externals in every way that keeps code movable (`free`: in any way).
 fn generated(random: &mut Random, free: bool) -> Vec<u8> {
@@ -318,7 +307,7 @@ fn generated(random: &mut Random, free: bool) -> Vec<u8> {
 
 #[test]
 fn generated_objects_move_to_what_a_link_there_gives() {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let (mut movable, mut reasons) = (0, std::collections::BTreeSet::new());
     for n in 0..600 {
         let bytes = generated(&mut random, n % 4 == 0);

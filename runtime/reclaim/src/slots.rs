@@ -172,6 +172,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
+    use uruk_testing::Random;
 
     /// Random comparison with a map: entries found, their number, and reuse of places.
     #[test]
@@ -180,21 +181,18 @@ mod tests {
         let mut follower: Slots<u64> = Slots::default();
         let mut model: HashMap<BlockId, u64> = HashMap::new();
         let mut ids = Vec::new();
-        let mut state = 7_u64;
+        let mut random = Random::new(7);
         let mut most = 0;
         for round in 0..20_000 {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
             let grow = if (round / 2_000) % 2 == 0 { 6 } else { 3 };
-            if (state >> 33) % 9 < grow {
+            if random.below(9) < grow {
                 let id = made.add(round);
                 assert_eq!(model.insert(id, round), None);
                 assert_eq!(follower.insert(id, round), Ok(()));
                 assert_eq!(follower.insert(id, round), Err(round));
                 ids.push(id);
             } else if !ids.is_empty() {
-                let id = ids.swap_remove((state >> 40) as usize % ids.len());
+                let id = ids.swap_remove(random.below(ids.len()));
                 let value = model.remove(&id);
                 assert_eq!(made.remove(id), value);
                 assert_eq!(follower.remove(id), value);

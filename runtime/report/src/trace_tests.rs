@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::recording::{Event, Exchange, Function, FunctionId, Link, Lookup, Run, VersionId};
+use uruk_testing::Random;
 
 const ODD: &str = "operator\"\\<\u{1}\n\u{7f}>(🦀, </script>)";
 
@@ -249,14 +250,8 @@ fn an_empty_run_is_a_valid_trace() {
 
 #[test]
 fn random_spans_never_overlap_on_a_track() {
-    // xorshift: seeded, so a failure repeats.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    let mut numbers = Random::new(0x9e37_79b9_7f4a_7c15);
+    let mut random = |below: u64| numbers.below(below);
     for _ in 0..50 {
         let spans = (0..40).map(|_| {
             let start = Nanos(random(100) * 1000);

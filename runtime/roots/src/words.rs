@@ -101,18 +101,14 @@ mod tests {
     use super::{scan_words, skip, skip_by_vectors};
     use crate::hits::Hits;
     use crate::walk::FRAME_MARK;
+    use uruk_testing::Random;
 
     /// Ranges low, high, and at the ends of what a word can be; words in them, at their
     /// edges and elsewhere. Against the words one by one.
     #[test]
     fn agrees_with_one_word_at_a_time() {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut random = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            state
-        };
+        let mut numbers = Random::new(1);
+        let mut random = || numbers.next();
         let lows = [1, 0x4000_0000, 1 << 47, (1 << 63) - 64, u64::MAX - 8192];
         for round in 0..20_000_u64 {
             let low = lows[(round % 5) as usize];

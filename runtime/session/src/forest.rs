@@ -135,15 +135,13 @@ impl Forest {
 #[cfg(test)]
 mod tests {
     use super::Forest;
+    use uruk_testing::Random;
 
     /// The oracle: plain parent pointers.
     #[test]
     fn agrees_with_parent_pointers() {
-        let mut seed = 1u64;
-        let mut random = move |below: usize| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
-            (seed >> 33) as usize % below
-        };
+        let mut numbers = Random::new(1);
+        let mut random = |below: usize| numbers.below(below);
         const NODES: usize = 60;
         let mut forest = Forest::default();
         let mut parents = vec![None; NODES];

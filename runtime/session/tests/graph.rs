@@ -7,18 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use uruk_session::graph::{Graph, NodeId};
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (self.0 >> 33) as usize % limit
-    }
-}
+use uruk_testing::Random;
 
 /// The definition: a node is ready when it reaches no open node.
 #[derive(Default)]
@@ -62,7 +51,7 @@ impl Oracle {
 }
 
 fn check_random(seed: u64, nodes: usize, degree: usize) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut graph = Graph::new();
     let ids: Vec<NodeId> = (0..nodes).map(|n| graph.add(n)).collect();
     let mut oracle = Oracle {
@@ -120,7 +109,7 @@ fn agrees_with_the_fixpoint() {
 
 #[test]
 fn nodes_are_reused_safely() {
-    let mut random = Random(5);
+    let mut random = Random::new(5);
     let mut graph: Graph<usize> = Graph::new();
     let mut open: Vec<(NodeId, usize)> = Vec::new();
     for n in 0..20_000 {
@@ -217,7 +206,7 @@ fn ring(count: usize, forwards: bool) {
 }
 
 fn at_random(count: usize) {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut graph = Graph::new();
     let ids: Vec<NodeId> = (0..count).map(|n| graph.add(n)).collect();
     let mut ready = Vec::new();

@@ -12,6 +12,7 @@ use uruk_session::{
     DependenceGroup, Interface, Lookup, PoolConfig, Required, Responsibility, Session,
     SessionConfig, SessionError, Symbol, Unit, Visibility,
 };
+use uruk_testing::Random;
 
 fn session(config: PoolConfig) -> Session {
     Session::new(SessionConfig {
@@ -278,11 +279,8 @@ fn race(workers: usize) {
         .map(|seed| {
             let (dylib, symbols, session) = (dylib.clone(), symbols.clone(), session.clone());
             std::thread::spawn(move || {
-                let mut seed = seed + 1;
-                let mut random = move |below: usize| {
-                    seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
-                    (seed >> 33) as usize % below
-                };
+                let mut numbers = Random::new(seed + 1);
+                let mut random = |below: usize| numbers.below(below);
                 let mut trackers = Vec::new();
                 for _ in 0..STEPS {
                     let symbol = symbols[random(NAMES)];

@@ -11,6 +11,7 @@ mod interpose;
 mod support;
 
 use support::{Code, throw_through};
+use uruk_testing::Random;
 
 /// Longest wait until enough events were seen, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,13 +36,10 @@ fn lookups_race_with_changes() {
         for (seed, rows) in code.rows[STABLE..].chunks(CHANGING / 2).enumerate() {
             let (region, stop) = (&region, &stop);
             scope.spawn(move || {
-                let mut random = 0x9e37_79b9_7f4a_7c15_u64 + seed as u64;
+                let mut random = Random::new(seed as u64);
                 while !stop.load(Ordering::Relaxed) {
-                    random = random
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    let first = (random >> 33) as usize % (rows.len() - 80);
-                    let some = &rows[first..first + 1 + (random >> 50) as usize % 80];
+                    let first = random.below(rows.len() - 80);
+                    let some = &rows[first..first + 1 + random.below(80)];
                     let names: Vec<String> =
                         some.iter().map(|row| format!("f{:x}", row.start)).collect();
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();

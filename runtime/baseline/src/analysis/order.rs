@@ -390,6 +390,7 @@ fn depth_of(depth: &[u8], loops: &[Loop], at: u32) -> u8 {
 mod tests {
     use super::{NONE, Order};
     use crate::ir::{Block, BlockData, Function};
+    use uruk_testing::Random;
 
     fn graph(edges: &[&[u32]]) -> Function {
         Function {
@@ -453,13 +454,8 @@ mod tests {
     /// Random graphs, most of them with loops of several entries.
     #[test]
     fn what_it_promises() {
-        let mut state = 0x1234_5678_9abc_def1_u64;
-        let mut random = move |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state % below as u64) as u32
-        };
+        let mut numbers = Random::new(0x1234_5678_9abc_def1);
+        let mut random = |below: usize| numbers.below(below) as u32;
         let mut order = Order::default();
         for _ in 0..2000 {
             let count = 2 + random(14) as usize;

@@ -1,18 +1,7 @@
 //! Random lives: no two that overlap share a place, and lives that cross calls survive them.
 
 use super::{Class, NO_HINT, Place, Places, Request, SAVED};
-
-/// A small generator of numbers below a bound.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % u64::from(bound)) as u32
-    }
-}
+use uruk_testing::Random;
 
 fn requests(random: &mut Random) -> Vec<Request> {
     let count = 1 + random.below(80);
@@ -97,7 +86,7 @@ fn check(requests: &[Request], places: &Places, alone: bool) {
 
 #[test]
 fn lives_that_overlap_are_apart() {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(0x9e37_79b9_7f4a_7c15);
     let mut places = Places::default();
     for _ in 0..3000 {
         let mut requests = requests(&mut random);

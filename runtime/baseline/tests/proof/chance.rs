@@ -1,40 +1,37 @@
-//! Random numbers from a seed (splitmix64), and values that are often at an edge.
+//! Random numbers from a seed , and values that are often at an edge.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use uruk_baseline::ir::Type;
+use uruk_testing::Random;
 
 /// A stream of numbers, the same for the same seed.
 #[derive(Debug, Clone)]
-pub struct Chance(u64);
+pub struct Chance(Random);
 
 impl Chance {
     pub fn new(seed: u64) -> Chance {
-        Chance(seed)
+        Chance(Random::new(seed))
     }
 
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.next()
     }
 
     /// A number below `end`, which is not 0.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.below(end)
     }
 
     /// True once in `times` calls.
     pub fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
+        self.0.one_in(times)
     }
 
     pub fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
+        self.0.one_of(list)
     }
 
     /// Random bits of the type, often an edge value.
@@ -42,7 +39,7 @@ impl Chance {
         let edges = edges(ty);
         let mut any = match self.once_in(2) {
             true => edges[self.below(edges.len())],
-            false => u128::from(self.next()) << 64 | u128::from(self.next()),
+            false => self.0.wide(),
         };
         if ty.is_int() && self.once_in(3) {
             any >>= self.below(64);

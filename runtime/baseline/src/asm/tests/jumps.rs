@@ -6,6 +6,7 @@ use super::decode;
 use crate::asm::{Alu, Asm, Base, Condition, Gpr, Mem, Sse, Width, Xmm};
 use crate::code::FixupKind;
 use crate::ir::Symbol;
+use uruk_testing::Random;
 
 #[test]
 fn fixups_are_fields() {
@@ -110,26 +111,13 @@ fn hex(value: u32) -> String {
     }
 }
 
-/// A sequence of numbers that looks random.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// Random jumps over random distances: each decoded jump leads to the instruction after which its
 /// label was bound, fix-ups stay in their fields, and no jump that is clearly in short reach is
 /// long.
 #[test]
 fn jumps_lead_to_their_labels() {
     for seed in 0..300 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let mut asm = Asm::default();
         let labels: Vec<_> = (0..20).map(|_| asm.new_label()).collect();
         // Behind each label comes a move of its number.

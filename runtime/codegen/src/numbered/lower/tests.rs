@@ -8,18 +8,14 @@ use uruk_lower::Refused;
 
 use super::Plain;
 use crate::bitcode::Bitcode;
+use uruk_testing::Random;
 
 /// Bodies lowered from damaged bitcode keep the reader's invariants.
 #[test]
 fn damage_never_panics() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/baseline");
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move |below: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state % below as u64) as usize
-    };
+    let mut numbers = Random::new(0x9e37_79b9_7f4a_7c15);
+    let mut random = |below: usize| numbers.below(below);
     let (mut lowered, mut refused) = (0, 0);
     for file in std::fs::read_dir(folder).expect("the folder") {
         let text = std::fs::read_to_string(file.expect("a file").path()).expect("text");
