@@ -53,6 +53,11 @@ impl Cargo {
         &self.root
     }
 
+    /// The variables that it gets.
+    pub fn variables(&self) -> impl Iterator<Item = (OsString, OsString)> {
+        self.env.iter().cloned()
+    }
+
     /// Whether cargo has a subcommand, as an installed component.
     pub fn has(&self, subcommand: &str) -> bool {
         let mut command = self.command(subcommand);
@@ -96,6 +101,12 @@ impl Cargo {
         let status = status.with_context(|| format!("cannot start {program}"))?;
         check(status, program)
     }
+}
+
+/// A field of a message of cargo that is a text, the first of its name.
+pub fn string_field<'a>(message: &'a str, name: &str) -> Option<&'a str> {
+    let (_, rest) = message.split_once(&format!("\"{name}\":\""))?;
+    rest.split('"').next()
 }
 
 /// A command that failed has said why; this only names it.

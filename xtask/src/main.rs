@@ -16,7 +16,7 @@ mod packages;
 mod programs;
 mod sanitize;
 mod system;
-mod totals;
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -42,13 +42,16 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run every test.
+    /// Run every test, in processes as `xtask/src/tests` says.
     Test {
         /// Run each case in each flavor and mode, instead of in pairs of them that meet once, and the
         /// tests of the benches.
         #[arg(long)]
         full: bool,
-        /// Passed on to `cargo test`.
+        /// Run everything ten times, and list the tests that failed in some runs.
+        #[arg(long)]
+        flaky_report: bool,
+        /// Packages and targets as for `cargo build`; after `--`, arguments of the test binaries.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -186,7 +189,11 @@ fn run(task: Task) -> anyhow::Result<()> {
     let cargo = Cargo::new(install::ensure(purpose)?)?;
     match task {
         Task::Demo { args } => demo(&cargo, &args),
-        Task::Test { full, args } => test(&cargo, full, &args),
+        Task::Test {
+            full,
+            flaky_report,
+            args,
+        } => test(&cargo, full, flaky_report, &args),
         Task::Bench { args } => bench(&cargo, &args),
         Task::Abi { seeds, first } => abi(&cargo, seeds, first),
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
@@ -260,12 +267,9 @@ fn demo(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
     cargo.run_built("release", "uruk-demos", args)
 }
 
-/// The variable that has test targets which failed run once more.
-const AGAIN: &str = "URUK_TEST_AGAIN";
-
 /// One build for everything, then the tests, which find the command under test
 /// by `URUK_BIN` instead of building it once more.
-fn test(cargo: &Cargo, full: bool, args: &[String]) -> anyhow::Result<()> {
+fn test(cargo: &Cargo, full: bool, flaky_report: bool, args: &[String]) -> anyhow::Result<()> {
     let built = cargo.built("debug", "uruk");
     let mut cargo = cargo.with_env("URUK_BIN", built);
     let mut packages = vec!["--workspace"];
@@ -274,18 +278,48 @@ fn test(cargo: &Cargo, full: bool, args: &[String]) -> anyhow::Result<()> {
         // The benches take a tenth of the build, and no test of the product needs them.
         false => packages.extend(["--exclude", "uruk-benches"]),
     }
-    let mut targets = packages.clone();
-    targets.push("--all-targets");
-    cargo.run("build", &targets)?;
-    let mut words = vec!["--no-fail-fast"];
-    // A package named on the command line replaces the whole workspace.
-    let named = |arg: &String| arg.starts_with("-p") || arg.starts_with("--package");
-    if !args.iter().any(named) {
-        words.extend(packages);
+    let mut halves = args.splitn(2, |arg| arg == "--");
+    let words = halves.next().unwrap_or_default();
+    let arguments = halves.next().unwrap_or_default();
+    let starts = |starts: &[&str]| {
+        let any = |arg: &String| starts.iter().any(|start| arg.starts_with(start));
+        words.iter().any(any)
+    };
+    // Examples are left out: clippy checks them, and tests include those that they run.
+    let products = ["--lib", "--bins"];
+    let mut targets = Vec::new();
+    let named = starts(&["--lib", "--bin", "--test", "--example", "--bench"]);
+    if !named {
+        targets.push("--tests");
     }
-    words.extend(args.iter().map(String::as_str));
-    let again = std::env::var_os(AGAIN).is_some_and(|value| !value.is_empty());
-    totals::show(&cargo, &words, again)
+    // A package named on the command line replaces the whole workspace, of which its tests may need
+    // the programs.
+    if starts(&["-p", "--package"]) || named {
+        cargo.run("build", &[&packages[..], &products].concat())?;
+    } else {
+        targets.extend(products);
+    }
+    if starts(&["-p", "--package"]) {
+        packages.clear();
+    }
+    let given = words.iter().map(String::as_str);
+    match named {
+        true => targets.extend(given),
+        false => packages.extend(given),
+    }
+    let owned = |words: Vec<&str>| words.into_iter().map(String::from).collect();
+    let selection = tests::Selection {
+        tests_only: false,
+        documents: !named,
+        unlimited: full,
+        arguments: arguments.to_vec(),
+        packages: owned(packages),
+        targets: owned(targets),
+    };
+    match flaky_report {
+        true => tests::report_flaky(&cargo, &selection),
+        false => tests::run(&cargo, &[selection]),
+    }
 }
 
 fn bench(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
@@ -310,8 +344,8 @@ fn abi(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
     let cargo = cargo
         .with_env("URUK_ABI_SEEDS", seeds.to_string())
         .with_env("URUK_ABI_FIRST", first.to_string());
-    let words = ["-p", "uruk", "--test", "abi", "--", "--nocapture"];
-    totals::show(&cargo, &words, false)
+    let words = ["-p", "uruk", "--test", "abi", "--"];
+    cargo.run("test", &[&words[..], &["--nocapture"]].concat())
 }
 
 fn csmith(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
@@ -329,7 +363,7 @@ fn csmith(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
         "--",
         "--include-ignored",
     ];
-    totals::show(&cargo, &words, false)
+    cargo.run("test", &words)
 }
 
 fn operations(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
@@ -337,8 +371,8 @@ fn operations(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
         .with_env("URUK_OPERATIONS_SEEDS", seeds.to_string())
         .with_env("URUK_OPERATIONS_FIRST", first.to_string());
     // Its figures are printed by the test.
-    let words = ["-p", "uruk", "--test", "operations", "--", "--nocapture"];
-    totals::show(&cargo, &words, false)
+    let words = ["-p", "uruk", "--test", "operations", "--"];
+    cargo.run("test", &[&words[..], &["--nocapture"]].concat())
 }
 
 fn stress(cargo: &Cargo, minutes: f64, names: &[String]) -> anyhow::Result<()> {

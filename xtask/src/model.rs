@@ -4,6 +4,7 @@
 //! target directory of their own.
 
 use crate::cargo::Cargo;
+use crate::tests::{self, Selection};
 
 /// Where the models of one package are.
 #[derive(Debug)]
@@ -27,27 +28,32 @@ const fn model(package: &'static str, folder: &'static str, target: &'static [&s
     }
 }
 
+/// The kinds of targets: unit tests of a library, and a test binary.
+const TARGETS: [&[&str]; 2] = [&["--lib"], &["--test", "loom"]];
+
 /// All of them.
 pub const MODELS: [Model; 7] = [
-    model("uruk-stubs", "stubs", &["--lib"]),
-    model("uruk-unwind", "runtime/unwind", &["--lib"]),
-    model("uruk-roots", "runtime/roots", &["--lib"]),
-    model("uruk-session", "runtime/session", &["--test", "loom"]),
-    model("uruk-tiering", "tiering", &["--test", "loom"]),
-    model("uruk-reclaim", "runtime/reclaim", &["--test", "loom"]),
-    model("uruk-profiler", "profiler", &["--lib"]),
+    model("uruk-stubs", "stubs", TARGETS[0]),
+    model("uruk-unwind", "runtime/unwind", TARGETS[0]),
+    model("uruk-roots", "runtime/roots", TARGETS[0]),
+    model("uruk-session", "runtime/session", TARGETS[1]),
+    model("uruk-tiering", "tiering", TARGETS[1]),
+    model("uruk-reclaim", "runtime/reclaim", TARGETS[1]),
+    model("uruk-profiler", "profiler", TARGETS[0]),
 ];
 
 impl Model {
-    /// The arguments of `cargo test`. Almost all of a run is in loom, almost all of a build
-    /// in optimising our part: that is left out.
+    /// The arguments of `cargo test`.
     pub fn words(&self) -> Vec<String> {
-        let mut words = vec![
-            "--release".to_owned(),
-            "-p".to_owned(),
-            self.package.to_owned(),
-        ];
+        let mut words = self.package_words();
         words.extend(self.target.iter().map(|&word| word.to_owned()));
+        words
+    }
+
+    /// The package and its profile. Almost all of a run is in loom, almost all of a build in
+    /// optimising our part: that is left out.
+    fn package_words(&self) -> Vec<String> {
+        let mut words = ["--release", "-p", self.package].map(String::from).to_vec();
         for setting in ["opt-level=0", "debug=false", "debug-assertions=true"] {
             words.push("--config".to_owned());
             words.push(format!(
@@ -65,12 +71,20 @@ pub fn for_loom(cargo: &Cargo, target: &str) -> Cargo {
     flags.with_env("CARGO_TARGET_DIR", target)
 }
 
-/// Runs them all.
+/// Runs them all, after one build for each kind of target.
 pub fn run(cargo: &Cargo) -> anyhow::Result<()> {
     let cargo = for_loom(cargo, TARGET);
-    MODELS.iter().try_for_each(|model| {
-        let words = model.words();
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        cargo.run("test", &words)
-    })
+    let selections = TARGETS.map(|target| {
+        let models = MODELS.iter().filter(|model| model.target == target);
+        let mut packages = vec!["--release".to_owned()];
+        // `--release` is given once.
+        packages.extend(models.flat_map(|model| model.package_words().split_off(1)));
+        Selection {
+            tests_only: true,
+            packages,
+            targets: target.iter().map(|&word| word.to_owned()).collect(),
+            ..Selection::default()
+        }
+    });
+    tests::run(&cargo, &selections)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::cargo::Cargo;
+use crate::cargo::{Cargo, string_field};
 use crate::model::Model;
 
 /// How often a run is looked at.
@@ -43,7 +43,10 @@ impl Binary {
             return Ok(None);
         }
         let text = String::from_utf8_lossy(&built.stdout);
-        let path = text.lines().filter_map(executable).next_back();
+        let path = text
+            .lines()
+            .filter_map(|line| string_field(line, "executable"))
+            .next_back();
         let path = PathBuf::from(path.context("cargo names no test binary")?);
         let output = path.with_extension("output");
         Ok(Some(Binary { path, output }))
@@ -84,12 +87,6 @@ impl Binary {
     }
 }
 
-/// The program that a message of cargo names.
-fn executable(message: &str) -> Option<&str> {
-    let (_, rest) = message.split_once("\"executable\":\"")?;
-    rest.split('"').next()
-}
-
 /// Which tests failed, and the message of the first panic.
 fn first_words(output: &str) -> String {
     let failed = output.lines().filter_map(|line| {
@@ -106,13 +103,14 @@ fn first_words(output: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{executable, first_words};
+    use super::first_words;
+    use crate::cargo::string_field;
 
     #[test]
     fn what_cargo_and_a_test_say() {
         let message = r#"{"reason":"compiler-artifact","executable":"/t/deps/a-1","fresh":true}"#;
-        assert_eq!(executable(message), Some("/t/deps/a-1"));
-        assert_eq!(executable(r#"{"executable":null}"#), None);
+        assert_eq!(string_field(message, "executable"), Some("/t/deps/a-1"));
+        assert_eq!(string_field(r#"{"executable":null}"#, "executable"), None);
         let output = "test model::a ... ok\ntest model::b ... FAILED\n\n---- model::b ----\n\
              thread 'model::b' panicked at src/model.rs:1:2:\ndeadlock; threads = []\n";
         assert_eq!(first_words(output), "b (deadlock; threads = [])");
