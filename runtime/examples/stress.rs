@@ -7,7 +7,7 @@
 //! Prints what happened, and the memory of code at the start, in the middle and in the
 //! end; a wrong result or freed code that is executed ends it.
 
-#[path = "../tests/stress_reclaim/body.rs"]
+#[path = "../tests/exceptions/stress_reclaim/body.rs"]
 mod body;
 
 use std::ffi::c_void;

@@ -1,6 +1,8 @@
 //! Threads of the library use the C library's allocator only with a pass of the gate. A process
 //! that the program copies by `_Fork` or `clone` is made while no pass is given: the allocator's
 //! locks are then the program's own affair, as natively, where those threads do not exist.
+//!
+//! A binary of its own: it stands in for the C library's allocator.
 
 use std::backtrace::Backtrace;
 use std::cell::Cell;

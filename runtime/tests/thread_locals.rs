@@ -1,8 +1,8 @@
 //! Threads of the library register destructors of thread-local variables at their start only.
 //!
 //! The C library registers these under the dynamic loader's lock. A thread of the program may hold that
-//! lock while it waits for a thread of the library. One test, in a process of its own: it stands in for
-//! the C library's function.
+//! lock while it waits for a thread of the library. One test, in a binary of its own: it stands in
+//! for the C library's function.
 
 use std::backtrace::Backtrace;
 use std::cell::Cell;

@@ -344,7 +344,7 @@ fn abi(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
     let cargo = cargo
         .with_env("URUK_ABI_SEEDS", seeds.to_string())
         .with_env("URUK_ABI_FIRST", first.to_string());
-    let words = ["-p", "uruk", "--test", "abi", "--"];
+    let words = ["-p", "uruk", "--test", "generated", "--", "abi::"];
     cargo.run("test", &[&words[..], &["--nocapture"]].concat())
 }
 
@@ -371,7 +371,7 @@ fn operations(cargo: &Cargo, seeds: u64, first: u64) -> anyhow::Result<()> {
         .with_env("URUK_OPERATIONS_SEEDS", seeds.to_string())
         .with_env("URUK_OPERATIONS_FIRST", first.to_string());
     // Its figures are printed by the test.
-    let words = ["-p", "uruk", "--test", "operations", "--"];
+    let words = ["-p", "uruk", "--test", "generated", "--", "operations::"];
     cargo.run("test", &[&words[..], &["--nocapture"]].concat())
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use uruk::{Func, GuestThread, Signature, Trap, TrapKind};
 
 use super::fibers;
-use super::random::Random;
 use super::world::{World, fail};
+use uruk_testing::Random;
 
 type Number = extern "C-unwind" fn() -> i64;
 type Numbers = extern "C-unwind" fn(i64) -> i64;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use uruk::{Level, ReclaimKind, Replaced, Replacement, Tier};
 
-use super::random::Random;
 use super::texts::{self, LETTERS};
 use super::world::{World, fail};
+use uruk_testing::Random;
 
 type Number = extern "C-unwind" fn() -> i64;
 type Numbers = extern "C-unwind" fn(i64) -> i64;

@@ -19,8 +19,6 @@
 mod callers;
 mod changers;
 mod fibers;
-#[path = "../../tests/support/random.rs"]
-mod random;
 mod texts;
 mod world;
 

@@ -11,8 +11,10 @@ pub fn compile(folder: &str, name: &str, source: &str, flags: &[&str]) -> Vec<u8
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     std::fs::create_dir_all(&folder).expect("a folder");
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let input = folder.join(format!("{number}-{name}"));
-    let output = folder.join(format!("{number}-{name}.o"));
+    // Tests of the same folder may run in other processes at the same time.
+    let own = format!("{}-{number}-{name}", std::process::id());
+    let input = folder.join(&own);
+    let output = folder.join(own + ".o");
     std::fs::write(&input, source).expect("written");
     let beside = Path::new(option_env!("LLVM_SYS_221_PREFIX").unwrap_or("/usr/lib/llvm-22"));
     let clang = ["clang-22", "clang"].map(|name| beside.join("bin").join(name));
@@ -26,5 +28,7 @@ pub fn compile(folder: &str, name: &str, source: &str, flags: &[&str]) -> Vec<u8
         .status()
         .expect("clang runs");
     assert!(status.success(), "{source}");
-    std::fs::read(&output).expect("written")
+    let object = std::fs::read(&output).expect("written");
+    let _ = [input, output].map(std::fs::remove_file);
+    object
 }

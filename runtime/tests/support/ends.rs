@@ -1,17 +1,15 @@
 //! Cases about the end of processes and threads: each is a process of its own, whose end and
 //! output are looked at. Cases write to standard error, which the harness does not use.
 
-#![allow(dead_code, reason = "each test uses some of it")]
-
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, mpsc};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use uruk::{Dylib, FunctionId, Jit, Removal, Tracker};
 
-#[path = "clang.rs"]
-mod clang;
+use uruk_testing::Child;
+
+use crate::clang;
 
 /// Says which case a process is to run.
 const CASE: &str = "URUK_EXIT_CASE";
@@ -256,43 +254,32 @@ pub enum Ended {
     Signal(i32),
 }
 
-/// The lines that a case writes, and how it ends.
-#[track_caller]
-pub fn outcome(case: &str) -> (Vec<String>, Ended) {
-    let mut child = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--exact", "case", "--nocapture", "--test-threads=1"])
-        .env(CASE, case)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("a process");
-    let mut stderr = child.stderr.take().expect("piped");
-    let (sender, text) = mpsc::channel();
-    std::thread::spawn(move || {
-        let mut text = String::new();
-        let _ = std::io::Read::read_to_string(&mut stderr, &mut text);
-        let _ = sender.send(text);
-    });
-    let Ok(text) = text.recv_timeout(TOO_LONG) else {
-        child.kill().expect("there");
-        panic!("{case} hangs");
-    };
-    let status = child.wait().expect("a child");
-    let ended = match status.signal() {
-        Some(signal) => Ended::Signal(signal),
-        None => Ended::Status(status.code().unwrap_or(-1)),
-    };
-    (text.lines().map(str::to_owned).collect(), ended)
-}
+/// The cases of a module, by its `module_path!()`. Its test `case` runs them.
+pub struct Cases(pub &'static str);
 
-/// Checks what a case writes, its lines separated by bars, in all forms and ways.
-#[track_caller]
-pub fn check(name: &str, forms: &[Form], ways: &[Way], wanted: &str, ended: Ended) {
-    for form in forms {
-        for way in ways {
-            let case = format!("{name}:{form:?}:{way:?}");
-            let (lines, found) = outcome(&case);
-            assert_eq!((&*lines.join("|"), &found), (wanted, &ended), "{case}");
+impl Cases {
+    /// The lines that a case writes, and how it ends.
+    #[track_caller]
+    pub fn outcome(&self, case: &str) -> (Vec<String>, Ended) {
+        let child = Child::of(self.0, "case").env(CASE, case);
+        let output = child.in_first_thread().limit(TOO_LONG).output();
+        let ended = match output.status.signal() {
+            Some(signal) => Ended::Signal(signal),
+            None => Ended::Status(output.status.code().unwrap_or(-1)),
+        };
+        let text = String::from_utf8_lossy(&output.stderr);
+        (text.lines().map(str::to_owned).collect(), ended)
+    }
+
+    /// Checks what a case writes, its lines separated by bars, in all forms and ways.
+    #[track_caller]
+    pub fn check(&self, name: &str, forms: &[Form], ways: &[Way], wanted: &str, ended: Ended) {
+        for form in forms {
+            for way in ways {
+                let case = format!("{name}:{form:?}:{way:?}");
+                let (lines, found) = self.outcome(&case);
+                assert_eq!((&*lines.join("|"), &found), (wanted, &ended), "{case}");
+            }
         }
     }
 }

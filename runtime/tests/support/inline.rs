@@ -2,13 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use uruk::{Dylib, Error, Jit};
 
-#[path = "clang.rs"]
-pub mod clang;
+use crate::clang;
 
 /// The source of a C++ module, with `N` as its number. Names that end in it are the module's own;
 /// all others are in each module.
@@ -70,19 +68,6 @@ int OWN(catch_)(int value) {
 }
 }
 "#;
-
-/// Exceptions pass through JIT'd frames.
-///
-/// # Safety
-/// As libgcc's.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn _Unwind_Find_FDE(
-    pc: *mut c_void,
-    bases: *mut uruk::DwarfEhBases,
-) -> *const c_void {
-    // SAFETY: by the caller's promise.
-    unsafe { uruk::find_fde(pc, bases) }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Form {

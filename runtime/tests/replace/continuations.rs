@@ -1,0 +1,291 @@
+//! Loops that are left for better code while they run: asked for, offered by the policy, forbidden;
+//! beside replacement, removal, and reclaim.
+
+use crate::spinning::{PATIENCE, Spinning, expected, function, left, look, session, spin, wait};
+use uruk::{Jit, ReclaimKind, Replacement, Tier, Tiers};
+
+#[test]
+fn a_loop_is_left_when_somebody_asks() {
+    let jit = session(Tiers::Auto, 3);
+    jit.pause_tiers();
+    let spinning = Spinning::start(function(&jit), 5);
+    assert_eq!(left(&jit), 0);
+    assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
+    wait(|| left(&jit) == 1);
+    spinning.pass();
+    let (result, passes) = spinning.end();
+    assert_eq!(result, expected(3, 5, passes));
+    let stats = jit.stats().continuations;
+    assert_eq!((stats.offered, stats.left), (2, 1));
+    assert!(stats.refused.is_empty(), "{:?}", stats.refused);
+    // The offer stays in force: the next activation leaves, too.
+    let (result, passes) = Spinning::start(function(&jit), 6).end();
+    assert_eq!(result, expected(3, 6, passes));
+    assert_eq!(left(&jit), 2);
+}
+
+#[test]
+fn the_policy_has_a_loop_left_that_is_entered_once() {
+    // A thread that gets no processor for long stands for an activation that ended, whose passes
+    // are then the function's: not every time.
+    let stays = (0..10).any(|_| {
+        let jit = session(Tiers::Auto, 3);
+        let spinning = Spinning::start(function(&jit), 5);
+        // The thread may have left the continuation, too, before the test looks.
+        wait(|| left(&jit) >= 1);
+        let (result, passes) = spinning.end();
+        assert_eq!(result, expected(3, 5, passes));
+        // The function itself was called once and is worth nothing.
+        jit.tier("spin").expect("known") == Some(Tier::Baseline)
+    });
+    assert!(stays);
+}
+
+#[test]
+fn every_loop_can_be_left_at_any_pass() {
+    for passes in [1, 2, 3, 50, 51, 1000] {
+        let jit = session(Tiers::Leave(passes), 5);
+        let spinning = Spinning::start(function(&jit), 11);
+        wait(|| left(&jit) >= 1);
+        let (result, passes) = spinning.end();
+        assert_eq!(result, expected(5, 11, passes));
+    }
+}
+
+#[test]
+fn what_is_forbidden_is_not_left() {
+    let jit = session(Tiers::Auto, 3);
+    jit.pause_tiers();
+    jit.main().forbid_osr("spin", true).expect("known");
+    let spinning = Spinning::start(function(&jit), 5);
+    assert_eq!(jit.main().osr_loops("spin").expect("nothing"), 0);
+    jit.main().forbid_osr("spin", false).expect("known");
+    assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
+    wait(|| left(&jit) == 1);
+    // The thread that left does not come back. A thread that comes later finds no offer.
+    jit.main().forbid_osr("spin", true).expect("known");
+    let (result, passes) = spinning.end();
+    assert_eq!(result, expected(3, 5, passes));
+    let spinning = Spinning::start(function(&jit), 8);
+    spinning.pass();
+    let (result, passes) = spinning.end();
+    assert_eq!(result, expected(3, 8, passes));
+    assert_eq!(left(&jit), 1);
+}
+
+#[test]
+fn what_was_forbidden_to_a_function_is_allowed_to_the_next_of_its_name() {
+    let jit = Jit::builder().build().expect("a session");
+    // SAFETY: the function has the type it is declared with.
+    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    jit.pause_tiers();
+    for round in 0..3 {
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        tracker.add_ir("spin", &spin(3)).expect("added");
+        let spinning = Spinning::start(function(&jit), 5);
+        assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
+        wait(|| left(&jit) == round + 1);
+        jit.main().forbid_osr("spin", true).expect("known");
+        assert_eq!(jit.main().osr_loops("spin").expect("nothing"), 0);
+        let (result, passes) = spinning.end();
+        assert_eq!(result, expected(3, 5, passes));
+        // SAFETY: no thread is inside, and nothing keeps an address.
+        unsafe { tracker.remove() }.expect("removed");
+    }
+}
+
+#[test]
+fn a_replacement_takes_offers_back_and_lets_who_left_go_on() {
+    let jit = session(Tiers::Auto, 3);
+    jit.pause_tiers();
+    let (first, second) = (
+        Spinning::start(function(&jit), 5),
+        Spinning::start(function(&jit), 6),
+    );
+    jit.main().osr_loops("spin").expect("compiled");
+    wait(|| left(&jit) == 2);
+    let third = Spinning::start(function(&jit), 7);
+    wait(|| left(&jit) == 3);
+    let replacement = Replacement::ir("new", &spin(11));
+    jit.main().replace(replacement).expect("replaced");
+    let fourth = Spinning::start(function(&jit), 8);
+    for (spinning, x, factor) in [
+        (first, 5, 3),
+        (second, 6, 3),
+        (third, 7, 3),
+        (fourth, 8, 11),
+    ] {
+        spinning.pass();
+        let (result, passes) = spinning.end();
+        assert_eq!(result, expected(factor, x, passes));
+    }
+    assert_eq!(left(&jit), 3, "nothing is offered to the new body yet");
+    let fifth = Spinning::start(function(&jit), 9);
+    assert_eq!(jit.main().osr_loops("spin").expect("compiled"), 2);
+    wait(|| left(&jit) == 4);
+    let (result, passes) = fifth.end();
+    assert_eq!(result, expected(11, 9, passes));
+}
+
+#[test]
+fn continuations_go_with_their_function() {
+    let jit = Jit::builder()
+        .tiers(Tiers::Leave(1))
+        .build()
+        .expect("a session");
+    // SAFETY: the function has the type it is declared with.
+    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    let mut held = Vec::new();
+    for round in 0..40 {
+        let tracker = jit.main().create_tracker().expect("a tracker");
+        tracker.add_ir("spin", &spin(3)).expect("added");
+        let spinning = Spinning::start(function(&jit), round);
+        let (result, passes) = spinning.end();
+        assert_eq!(result, expected(3, round, passes));
+        // SAFETY: no thread is inside, and nothing keeps an address.
+        unsafe { tracker.remove() }.expect("removed");
+        // The version of tier 1 goes, then what was offered to it.
+        wait(|| {
+            jit.reclaim(ReclaimKind::Sweep, PATIENCE);
+            jit.stats().memory.live == 0 && jit.stats().memory.retired == 0
+        });
+        held.push(jit.stats().memory.held);
+    }
+    assert_eq!(left(&jit), 40);
+    // Memory that goes with a name is given back by and by: the amount rises and falls, but its
+    // maximum does not rise.
+    let most = |rounds: std::ops::Range<usize>| held[rounds].iter().max().copied();
+    assert!(
+        most(28..40) < most(4..16).map(|most| most + 500),
+        "{held:?}"
+    );
+}
+
+#[test]
+fn code_moves_while_its_loops_are_left() {
+    let jit = session(Tiers::Auto, 3);
+    jit.pause_tiers();
+    let spinning = Spinning::start(function(&jit), 5);
+    jit.main().osr_loops("spin").expect("compiled");
+    wait(|| left(&jit) == 1);
+    for round in 0..20 {
+        jit.reclaim(ReclaimKind::Evacuate, PATIENCE);
+        spinning.pass();
+        let other = Spinning::start(function(&jit), round);
+        wait(|| left(&jit) as i64 == round + 2);
+        let (result, passes) = other.end();
+        assert_eq!(result, expected(3, round, passes));
+    }
+    let (result, passes) = spinning.end();
+    assert_eq!(result, expected(3, 5, passes));
+}
+
+#[test]
+fn functions_that_stay_are_named_with_the_reason() {
+    let jit = Jit::builder().build().expect("a session");
+    let ir = "declare ptr @llvm.frameaddress.p0(i32)
+        define i64 @stays(i64 %n) {
+        entry:
+          %frame = call ptr @llvm.frameaddress.p0(i32 0)
+          br label %head
+        head:
+          %i = phi i64 [ 0, %entry ], [ %j, %head ]
+          %j = add i64 %i, 1
+          %more = icmp ult i64 %j, %n
+          br i1 %more, label %head, label %done
+        done:
+          ret i64 %j
+        }
+        define i64 @goes(i64 %n) { ret i64 %n }";
+    jit.add_ir("stays", ir).expect("valid");
+    // SAFETY: the functions have this type.
+    let [stays, goes] = ["stays", "goes"]
+        .map(|name| unsafe { jit.function::<extern "C" fn(i64) -> i64>(name) }.expect("typed"));
+    assert_eq!(stays.call(5) + goes.call(6), 11);
+    let named = || {
+        let all = jit.stats().staying.functions.into_iter();
+        all.map(|(name, why)| format!("{name}: {why}"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(named(), ["stays: no loop can be left: frame address"]);
+    jit.compile_at("stays", Tier::Optimized).expect("compiles");
+    assert!(named().is_empty());
+}
+
+/// An interpreter whose table of labels is written by nothing: in one body the label that the head
+/// jumps to crosses, in the other one also a label in a variable, and a label in a loop in a loop.
+#[test]
+fn labels_mean_the_same_behind_a_loop_that_is_left() {
+    let direct = "
+        next:
+          %to = phi ptr [ %first, %entry ], [ %t, %dispatch ]
+          %acc = phi i64 [ %n, %entry ], [ %a, %dispatch ]
+          %at = phi i64 [ 0, %entry ], [ %at1, %dispatch ]
+          indirectbr ptr %to, [label %add, label %mul, label %halt]";
+    let variable = "
+        next:
+          %acc = phi i64 [ %n, %entry ], [ %a, %dispatch ]
+          %at = phi i64 [ 0, %entry ], [ %at1, %dispatch ]
+          br label %inner
+        inner:
+          %k = phi i64 [ 0, %next ], [ %k1, %inner ]
+          %k1 = add i64 %k, 1
+          store volatile i64 %k, ptr %seen
+          %again = icmp ult i64 %k1, 3
+          br i1 %again, label %inner, label %jump
+        jump:
+          %to = load ptr, ptr %kept
+          indirectbr ptr %to, [label %add, label %mul, label %halt]";
+    let body = |next: &str| {
+        format!(
+            "@ops = internal global [3 x ptr] [ptr blockaddress(@run, %add),
+               ptr blockaddress(@run, %mul), ptr blockaddress(@run, %halt)]
+             define i64 @run(i64 %n) {{
+             entry:
+               %seen = alloca i64
+               %kept = alloca ptr
+               %first = load ptr, ptr @ops
+               store ptr %first, ptr %kept
+               br label %next
+             {next}
+             add:
+               %sum = add i64 %acc, %at
+               br label %dispatch
+             mul:
+               %product = mul i64 %acc, 31
+               br label %dispatch
+             dispatch:
+               %a = phi i64 [ %sum, %add ], [ %product, %mul ]
+               %at1 = add i64 %at, 1
+               %bits = xor i64 %a, %at
+               %low = and i64 %bits, 1
+               %end = icmp ugt i64 %at1, 100
+               %op = select i1 %end, i64 2, i64 %low
+               %place = getelementptr [3 x ptr], ptr @ops, i64 0, i64 %op
+               %t = load ptr, ptr %place
+               store ptr %t, ptr %kept
+               br label %next
+             halt:
+               ret i64 %acc
+             }}"
+        )
+    };
+    let run = |ir: &str, tiers: Tiers| {
+        let jit = Jit::builder().tiers(tiers).build().expect("a session");
+        jit.add_ir("run", ir).expect("valid");
+        // SAFETY: the function has this type.
+        let run = unsafe { jit.function::<extern "C" fn(i64) -> i64>("run") };
+        let results = [3, 4, 77].map(|n| run.as_ref().expect("typed").call(n));
+        (results, left(&jit))
+    };
+    for next in [direct, variable] {
+        let ir = body(next);
+        let (expected, none) = run(&ir, Tiers::Fixed(Tier::Baseline));
+        assert_eq!(none, 0);
+        for passes in [1, 2, 50, 100, 201] {
+            let (found, left) = run(&ir, Tiers::Leave(passes));
+            assert_eq!(found, expected, "after {passes} passes");
+            assert!(left > 0 || passes > 101);
+        }
+    }
+}
