@@ -41,6 +41,19 @@ const ALONE_MODULES: [(&str, &str); 7] = [
     ),
 ];
 
+/// The processes that take longest, by their names. They start first, so that all processors have work
+/// until the end of a run.
+const LONGEST: [&str; 8] = [
+    "examples in documents",
+    "uruk tiers tiers",
+    "uruk-roots uruk_roots (unit tests)",
+    "uruk-codegen cancel_shapes",
+    "uruk memory growth_refused",
+    "uruk tiers unit_tiers",
+    "uruk-c programs",
+    "uruk-command default_objects",
+];
+
 /// A test binary.
 #[derive(Debug, PartialEq, Eq)]
 struct Binary {
@@ -102,6 +115,8 @@ pub fn processes(cargo: &Cargo, selection: &Selection) -> anyhow::Result<Vec<Pro
             add(format!("{name} {module}"), alone, command);
         }
     }
+    let rank = |process: &Process| LONGEST.iter().position(|name| *name == process.name);
+    processes.sort_by_key(|process| rank(process).unwrap_or(LONGEST.len()));
     Ok(processes)
 }
 

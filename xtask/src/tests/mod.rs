@@ -97,14 +97,14 @@ pub fn report_flaky(cargo: &Cargo, selection: &Selection) -> anyhow::Result<()> 
     }
 }
 
-/// Runs processes: first those that measure times or use all processors, each without company, then
-/// the others.
+/// Runs processes: first as many at a time as there are processors, then those that measure times or
+/// use all processors, each without company.
 fn run_all(processes: &[Process]) -> Vec<Ended> {
     let (alone, shared): (Vec<&Process>, Vec<&Process>) =
         processes.iter().partition(|process| process.alone);
     let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let mut ended = run_at_once(&alone, 1);
-    ended.extend(run_at_once(&shared, processors));
+    let mut ended = run_at_once(&shared, processors);
+    ended.extend(run_at_once(&alone, 1));
     ended
 }
 
