@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use uruk_base::Part;
 use uruk_base::parts::Spent;
@@ -395,14 +395,7 @@ impl JitBuilder {
         let jobs = jobs.clamp(1, MOST_JOBS);
         let mut tiers = self.tiers;
         tiers.policy = policy;
-        let mut heap = self.heap;
-        let private = self.tools.gdb || self.tools.perf_map;
-        if private && heap.backing == BackingChoice::Auto {
-            // A debugger writes breakpoints through the kernel, which copies pages of
-            // private memory for it and refuses those of a shared file. perf asks a map
-            // for the names of private memory only, a file for those of others.
-            heap.backing = BackingChoice::Flip;
-        }
+        let heap = backed_for(self.heap, &self.tools);
         let tools = Tools::new(&self.tools)?;
         let reporter = self.reporter.map(|reporter| -> Reporter {
             Arc::new(move |error| gate::outside(|| reporter(error)))
@@ -448,14 +441,7 @@ impl JitBuilder {
         }
         let started = core.start();
         if let Some((_, cpu, began)) = before {
-            let cpu = thread_time().saturating_sub(cpu);
-            let wall = began.elapsed();
-            let loading = core.counters.parts.spent(Part::Loading);
-            let (cpu, wall) = (
-                cpu.saturating_sub(loading.cpu),
-                wall.saturating_sub(loading.wall),
-            );
-            core.counters.parts.add(Part::Setup, Spent { cpu, wall });
+            note_setup(&core, cpu, began);
         }
         let jit = Jit::of(core);
         drop(pass);
@@ -474,4 +460,28 @@ fn attend_process(list_images: bool, executable_stacks: bool) -> Result<(), Erro
         true => stacks::make_executable("the session"),
         false => Ok(()),
     }
+}
+
+/// The heap that these tools can use.
+fn backed_for(mut heap: HeapConfig, tools: &ToolSettings) -> HeapConfig {
+    let private = tools.gdb || tools.perf_map;
+    if private && heap.backing == BackingChoice::Auto {
+        // A debugger writes breakpoints through the kernel, which copies pages of private memory
+        // for it and refuses those of a shared file. perf asks a map for the names of private
+        // memory only, a file for those of others.
+        heap.backing = BackingChoice::Flip;
+    }
+    heap
+}
+
+/// Adds the time since a session was begun, at that processor time of this thread, without the time
+/// to load LLVM.
+fn note_setup(core: &Session, cpu: Duration, began: Instant) {
+    let loading = core.counters.parts.spent(Part::Loading);
+    let cpu = thread_time().saturating_sub(cpu);
+    let spent = Spent {
+        cpu: cpu.saturating_sub(loading.cpu),
+        wall: began.elapsed().saturating_sub(loading.wall),
+    };
+    core.counters.parts.add(Part::Setup, spent);
 }

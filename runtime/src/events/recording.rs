@@ -104,12 +104,6 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
                 recorder.tried(*id, &variant);
             }
         }
-        Event::Drifted { id, at, .. } => {
-            recorder.noted(nanos(*at), Some(*id), "its load changed: it is tuned again");
-        }
-        Event::Evicted { id, at, .. } => {
-            recorder.noted(nanos(*at), Some(*id), "was not used: its code is evicted");
-        }
         Event::Failed {
             id,
             function,
@@ -131,19 +125,35 @@ pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
             rejected: rejected.clone(),
         }),
         Event::Samples { .. } => take_samples(recorder, event),
-        Event::StacksSearched { cause, at } => {
-            let text = format!("memory is searched for stacks: {cause}");
-            recorder.noted(nanos(*at), None, &text);
-        }
-        Event::CodeStays { cause, at } => {
-            let text = format!("no code is freed: {cause}");
-            recorder.noted(nanos(*at), None, &text);
-        }
-        Event::WorkerLost { message, at } => {
-            let text = format!("LLVM took a worker down: {message}");
-            recorder.noted(nanos(*at), None, &text);
-        }
+        Event::Drifted { .. }
+        | Event::Evicted { .. }
+        | Event::StacksSearched { .. }
+        | Event::CodeStays { .. }
+        | Event::WorkerLost { .. } => take_note(recorder, event),
     }
+}
+
+/// Records an event that is a note in the timeline.
+fn take_note(recorder: &Recorder, event: &Event) {
+    let (at, id, text) = match event {
+        Event::Drifted { id, at, .. } => {
+            let text = String::from("its load changed: it is tuned again");
+            (at, Some(*id), text)
+        }
+        Event::Evicted { id, at, .. } => {
+            let text = String::from("was not used: its code is evicted");
+            (at, Some(*id), text)
+        }
+        Event::StacksSearched { cause, at } => {
+            (at, None, format!("memory is searched for stacks: {cause}"))
+        }
+        Event::CodeStays { cause, at } => (at, None, format!("no code is freed: {cause}")),
+        Event::WorkerLost { message, at } => {
+            (at, None, format!("LLVM took a worker down: {message}"))
+        }
+        _ => return,
+    };
+    recorder.noted(nanos(*at), id, &text);
 }
 
 /// Records a replacement, or its rollback.

@@ -288,12 +288,7 @@ impl Replacing {
             recompiled,
         } = reach;
         let mut garbage = Garbage::default();
-        for id in fallback {
-            let released = self.versions.seen(id).release_fallback();
-            garbage
-                .released
-                .extend(released.map(|version| (id, version)));
-        }
+        garbage.release_fallbacks(&self.versions, fallback);
         let old = self.old_code(&members);
         if !way.moves.is_empty() {
             staged.barrier = staged.barrier.close();

@@ -14,6 +14,7 @@ use uruk_stubs::{Gate, ReadyGate};
 use uruk_tiering::{CommitError, Committed, EntryAddress, FirstCode, Next, Stage};
 
 use crate::code::publications::Committing;
+use crate::code::records::Versions;
 use crate::error::Error;
 use crate::events::Event;
 use crate::host::clock::nanos;
@@ -88,6 +89,20 @@ struct Stepped {
 pub(super) struct Garbage {
     pub(super) released: Vec<(FunctionId, VersionId)>,
     pub(super) old: Vec<Old>,
+}
+
+impl Garbage {
+    /// Takes the fallback versions of these functions.
+    pub(super) fn release_fallbacks(
+        &mut self,
+        versions: &Versions,
+        of: impl IntoIterator<Item = FunctionId>,
+    ) {
+        for id in of {
+            let released = versions.seen(id).release_fallback();
+            self.released.extend(released.map(|version| (id, version)));
+        }
+    }
 }
 
 impl Replacing {

@@ -345,9 +345,8 @@ impl Session {
         };
         let object = changed.as_deref().unwrap_or(bytes);
         let graph = self.graph_of(asked, name, object)?;
-        let session = self.names.session();
         let needed = graph.undefined().filter(|needed| needed.name != own);
-        let needed = needed.map(|needed| session.intern(needed.name));
+        let needed = needed.map(|needed| self.names.session().intern(needed.name));
         let found = self.resolved(dylib, needed.collect())?;
         let is_stub = |name: &str| name == own || self.names.is_ready_function(dylib, name);
         let options = LayoutOptions {
@@ -381,8 +380,8 @@ impl Session {
         asked.check_runs_nothing(&linked)?;
         let code = drafts.code_range();
         for (function, range) in extents {
-            let stacks = &self.stacks;
-            stacks.note_function(&function, &linked, code.start, range);
+            self.stacks
+                .note_function(&function, &linked, code.start, range);
         }
         drafts.write(&linked)?;
         let (memory, data) = split(drafts.seal()?);

@@ -32,6 +32,7 @@ use tracing::info;
 use uruk_base::Mode;
 use uruk_base::Part as Phase;
 use uruk_heap::Sealed;
+use uruk_link::Linked;
 use uruk_link::{Graph, Hint, Kind as LinkKind, LayoutOptions, Need, Placed, Resolved};
 use uruk_session::{Dylib, Tracker};
 
@@ -309,11 +310,9 @@ impl Loader {
         let stacks = &self.stacks;
         stacks.note_code(|| names_of_files(image), &linked.code, starts.code, entries);
         drafts.write(&linked)?;
-        let zeros = drafts.zeros();
-        let memory = drafts.seal()?;
+        let (zeros, memory) = (drafts.zeros(), drafts.seal()?);
         self.register_rows(&linked.fdes, c"")?;
-        let arrays = [&linked.preinit, &linked.init, &linked.fini];
-        let runs = arrays.iter().any(|list| !list.is_empty()) || !linked.ifuncs.is_empty();
+        let runs = runs_code(&linked);
         let held = linked.escapes || runs || named || thread_locals.place.is_some();
         let stays = stay == Stay::Always || held;
         // Before any owner can free it.
@@ -411,4 +410,10 @@ fn keep_constants(tracker: &Tracker, image: &Image) -> Result<(), Error> {
         tracker.attach(image.life.guard(move || drop(held)))?;
     }
     Ok(())
+}
+
+/// Whether an image has constructors, destructors or resolvers.
+fn runs_code(linked: &Linked) -> bool {
+    let arrays = [&linked.preinit, &linked.init, &linked.fini];
+    arrays.iter().any(|list| !list.is_empty()) || !linked.ifuncs.is_empty()
 }

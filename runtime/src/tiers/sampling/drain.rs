@@ -151,26 +151,31 @@ impl TierState {
         sampling.usual.fetch_add(usual.into(), Ordering::Relaxed);
         self.sampled.forget_before(uruk_profiler::now());
         clock.drained(now, wait);
-        for (tag, heap) in found {
-            let (id, version) = untag(tag);
-            let Some(id) = self.stubs.function(id) else {
-                continue;
-            };
-            self.pass_samples_on(&mut state, id, version);
-            if let Some(tier) = self.versions.add_samples(id, version, heap.usual()) {
-                let code = Some((version, tier));
-                state.hits.extend(heap.hits(&self.events, now, code));
-            }
-            let time = Nanos(heap.time);
-            let at = nanos(now);
-            self.on_samples(at, id, version, heap.samples, time);
-            self.engines().sampled(id);
-        }
+        self.tell_controller(&mut state, found, now);
         state.hits.extend(elsewhere.hits(&self.events, now, None));
         let period = (summary.hz > 0).then(|| Nanos(1_000_000_000 / u64::from(summary.hz)));
         self.on_sampling(period);
         if std::mem::take(&mut state.tell_now) || now - state.told >= TELL_EVERY {
             self.tell_samples(state, now, &summary);
+        }
+    }
+
+    /// Adds samples, by the tags of their versions, to statistics and to the controller's facts.
+    fn tell_controller(&self, state: &mut State, found: HashMap<u64, Heap>, now: Duration) {
+        let engines = self.engines();
+        for (tag, heap) in found {
+            let (id, version) = untag(tag);
+            let Some(id) = self.stubs.function(id) else {
+                continue;
+            };
+            self.pass_samples_on(state, id, version);
+            if let Some(tier) = self.versions.add_samples(id, version, heap.usual()) {
+                let code = Some((version, tier));
+                state.hits.extend(heap.hits(&self.events, now, code));
+            }
+            let time = Nanos(heap.time);
+            self.on_samples(nanos(now), id, version, heap.samples, time);
+            engines.sampled(id);
         }
     }
 
