@@ -2,10 +2,9 @@
 //!
 //! The C library keeps some of these functions in the static part of every executable and library,
 //! where they pass on their owner's handle (`__dso_handle`). An image has such a part here, too
-//! (`own`). The registering image is found by that handle, or by the image that contains the
-//! handler, and the registration holds the images that it needs (`life`). The C library keeps the
-//! list, together with that of all other registrations of the process, so that the order at the end
-//! is native.
+//! (`load::own`). The registering image is found by that handle, or by the address of the handler.
+//! The registration holds the images that it needs (`code::life`). The C library keeps the list,
+//! together with all other registrations of the process, so that the order at the end is native.
 //!
 //! A registration there is a *record* of the runtime under a key of its own instead of the library's
 //! handle. `__cxa_finalize` of that key calls this record only, at any time. The C library ensures

@@ -1,4 +1,4 @@
-//! The functions of the host of a session.
+//! The functions of the host that a session knows: their types, their states, and producers of IR.
 
 use crate::calls::declared::HostTypes;
 use crate::calls::producer::Lazy;
@@ -10,7 +10,8 @@ use std::sync::{Arc, Weak};
 use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 
-/// State of the embedder that is dropped with code; there, threads hold locks of the session.
+/// State of the embedder that is dropped with code, by threads that hold locks of the session. So
+/// its destructors run on a thread for code of embedders.
 pub(super) struct Parting {
     pub(super) states: Vec<HostState>,
     pub(super) hands: Weak<Hands>,
@@ -48,8 +49,8 @@ impl HostFunctions {
         states.push(state);
     }
 
-    /// Makes the module of a file, whose name is unique, hold a state, and all code compiled from
-    /// its functions; until [`HostFunctions::came`].
+    /// Makes the module of a file hold a state, as well as all code compiled from the functions of
+    /// the module. It applies until [`HostFunctions::came`]. The file's name is unique.
     pub(crate) fn announce(&self, file: &Arc<str>, state: HostState) {
         let mut coming = self.coming.lock();
         coming.insert(Arc::clone(file), (state, false));

@@ -4,9 +4,11 @@
 //! | file | contents |
 //! |---|---|
 //! | [`types`], [`value`] | types of values in calls, and Rust's types among them |
-//! | [`host`], [`bound`] | functions of the host, and their types against declarations |
+//! | [`host`], [`bound`], [`functions`] | functions of the host: one, their definition, all of a session |
+//! | [`declared`] | their types against declarations in modules |
 //! | [`received`] | functions of the host whose types are known when they are defined |
-//! | [`lazy`] | functions whose IR is produced at their first call |
+//! | [`lazy`], [`producer`], [`production`], [`lapsing`] | functions whose IR is produced at their first call |
+//! | [`failed`] | calls of functions without code |
 //! | [`dynamic`] | calls whose types are known when they are made |
 
 pub(crate) mod bound;

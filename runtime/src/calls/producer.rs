@@ -1,6 +1,6 @@
 //! Producers of functions whose IR is produced at their first call.
 
-/// A producer with any closure.
+/// A producer, whatever the type of its closure.
 pub(crate) trait Lazy: Send + Sync {
     /// The file of its placeholder.
     fn file(&self) -> &str;

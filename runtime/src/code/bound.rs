@@ -1,4 +1,4 @@
-//! Modules of images that were bound.
+//! The modules of all images that were bound, and new link names of their variables.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -8,9 +8,9 @@ use uruk_session::{Dylib, DylibId, SessionError, Tracker};
 
 use crate::code::module::Module;
 
-/// Modules, also those to whose functions the function table does not lead: they define data, and
-/// copies for the optimizer. The lock is held while an entry is made or read, and no other lock is
-/// taken inside it.
+/// The modules of all images that were bound. Some are not reached through the function table: they
+/// define only data, or copies of functions for the optimizer. Each lock is held while an entry is
+/// made or read, and no other lock is taken inside it.
 #[derive(Default)]
 pub(crate) struct BoundModules {
     modules: Mutex<Vec<Weak<Module>>>,

@@ -7,8 +7,8 @@
 //! # Invariants
 //! - Rows of unwinding are unregistered before their memory is unmapped, when another session may
 //!   get the same addresses: the order of the fields is the order of their drop.
-//! - Locks are `std`'s, of one word: a forked child can use them (`fork::gate` lets no worker hold
-//!   one).
+//! - Locks are `std`'s, of one word. A forked child can use them: they are taken under a pass, and
+//!   `fork` waits until no thread has one (`fork::gate`).
 
 use std::collections::HashMap;
 use std::ffi::CStr;
@@ -60,7 +60,8 @@ pub(crate) struct CodeDirectory {
     pub(crate) names: Names,
     /// The dylib of programs, and of modules added to no other.
     pub(crate) main: Dylib,
-    /// Counts images: local names carry the number of their image, or of a removed one.
+    /// Number of images so far. Local names carry the number of their image, or the number of a
+    /// removed image, used again (`code::suffix`).
     pub(crate) images: AtomicU64,
     pub(crate) functions: RwLock<FunctionTable>,
     /// Modules that were read.
@@ -86,11 +87,12 @@ pub(crate) struct CodeDirectory {
     pub(crate) dump_asm: RwLock<Vec<String>>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
-    /// Images are in the list of `dl_iterate_phdr`.
+    /// Whether images are in the list of `dl_iterate_phdr`.
     pub(crate) lists: AtomicBool,
     stopping: AtomicBool,
     pub(crate) jobs: usize,
-    /// Readers that a module may have: one for each worker, so that no kind waits for another.
+    /// Largest number of readers of a module: one for each worker, so that no kind of worker waits
+    /// for another.
     pub(crate) readers: usize,
     /// Versions of every function.
     pub(crate) versions: Arc<Versions>,
@@ -155,7 +157,7 @@ pub(crate) struct DirectorySettings<'c> {
 }
 
 impl CodeDirectory {
-    /// Enters it into the list of present sessions. Under a pass.
+    /// Enters the directory into the list of present sessions. Under a pass.
     pub(crate) fn announce(self: &Arc<Self>) {
         let mut present = DIRECTORIES.lock();
         present.retain(|session| session.strong_count() != 0);
@@ -248,7 +250,8 @@ impl CodeDirectory {
         let functions = self.functions.read();
         functions.name(id.index())
     }
-    /// Workers are to end.
+
+    /// Tells the workers to end.
     pub(crate) fn set_stopping(&self) {
         // Relaxed: workers look at it after a wake-up, which orders enough.
         self.stopping.store(true, Ordering::Relaxed);
@@ -260,7 +263,7 @@ impl CodeDirectory {
 }
 
 impl CodeDirectory {
-    /// The error of a function in whose compile LLVM gave up.
+    /// The error of a function whose compile ended with a fatal error of LLVM.
     pub(crate) fn fatal(&self, id: FunctionId, message: &str) -> Error {
         let function = self.function(id);
         Error::Codegen(CodegenError::Fatal {
@@ -285,7 +288,7 @@ impl CodeDirectory {
         self.note_cause(id, cause);
         self.removed.note_failed(id, cause);
         self.stubs.fail(id);
-        // A definition may have been added between the two.
+        // The function may have been retried after `note_failed`, but before `fail`: too early.
         if self.removed.was_noted(id, cause) {
             self.stubs.retry(id);
         }
@@ -308,7 +311,7 @@ impl CodeDirectory {
         causes.remove(&id);
     }
 
-    /// Retires a version without further use: its unit is removed, its code retired.
+    /// Removes the unit of a version that has no further use, and retires its code.
     pub(crate) fn retire(&self, version: Version) {
         if let Some(unit) = version.unit {
             self.remove_unit(unit);

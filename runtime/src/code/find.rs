@@ -179,7 +179,7 @@ impl CodeDirectory {
         self.resolve_as(self.names.find(dylib, name), name, need)
     }
 
-    /// Resolves how code reaches `name`, whose meaning is `found`.
+    /// Resolves how code reaches `name`, whose definition is `meaning`.
     pub(crate) fn resolve_as(
         &self,
         meaning: Option<Definition>,
@@ -224,7 +224,7 @@ impl CodeDirectory {
         self.stubs.stub_address(id).0
     }
 
-    /// The address of a function at which a call under way goes on.
+    /// The address of a function to which a call of a placeholder is passed on.
     pub(crate) fn passed_stub(&self, id: FunctionId) -> u64 {
         self.names.passed.note(id);
         self.stubs.stub_address(id).0
@@ -243,7 +243,7 @@ impl CodeDirectory {
         })
     }
 
-    /// The address of a symbol `dylib` defines, for `dlsym` and the library.
+    /// The address of a symbol that `dylib` defines, for `dlsym` and for the host.
     pub(crate) fn address_of(&self, dylib: &Dylib, name: &str) -> Option<u64> {
         self.address_of_meaning(self.names.find(dylib, name)?)
     }
@@ -343,8 +343,8 @@ impl CodeDirectory {
     }
 }
 
-/// The version of a name that code generation added, if assembly of the module gives one. Declared
-/// names have theirs in the plan.
+/// `name` with the symbol version that assembly of the module gives it, if code generation added
+/// the name. Names that the module declares have their version in the plan.
 fn versioned<'n>(module: &'n Module, name: &'n str) -> &'n str {
     let summary = module.readers.summary();
     let Some((_, version)) = summary.versions.iter().find(|(of, _)| **of == *name) else {
@@ -357,8 +357,8 @@ fn versioned<'n>(module: &'n Module, name: &'n str) -> &'n str {
     }
 }
 
-/// The label space of a symbol, if it is that of a function which one of `modules` defines: the
-/// chosen definition, if several do.
+/// The address of the label space that a symbol names, if one of `modules` defines its function. If
+/// several define it, the chosen definition counts.
 pub(crate) fn label_space<'m>(
     heap: &Heap,
     modules: impl Iterator<Item = &'m Module>,

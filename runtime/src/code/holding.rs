@@ -1,4 +1,5 @@
-//! Holds the memory of an image, for as long as code or data is linked against it.
+//! Holds the memory of an image, for as long as code or data is linked against it, and finds it by
+//! address.
 
 use crate::code::handles::Handle;
 use crate::code::life::Life;
@@ -16,13 +17,13 @@ use uruk_base::locks::RwLock;
 use uruk_heap::Heap;
 use uruk_link::Resolved;
 
-/// Is told that the code of an image is not used any more.
+/// Receives the code of images that is not used any more.
 pub(crate) trait Retire: Send + Sync {
-    /// Nothing can start the code of `version` any more.
+    /// Retires `version`: nothing can start its code any more.
     fn retire(&self, version: VersionId);
 }
 
-/// The memory of an image, beside its code.
+/// The parts of an image's memory that [`Holding`] keeps without using them.
 pub(crate) trait HeldMemory: Send + Sync {
     /// Bytes that the allocator took for its records.
     fn bytes_beside(&self) -> usize;
@@ -46,7 +47,7 @@ pub(crate) struct Holding {
     ranges: Vec<Range<u64>>,
     /// The module number of its thread-locals.
     thread_locals: Option<u64>,
-    /// The version of its code, if it has any; that holds the data, too.
+    /// The version of its code, if it has any. That version holds the data, too.
     code: Option<(VersionId, Arc<dyn Retire>)>,
     life: Arc<Life>,
     sizes: Sizes,
@@ -67,7 +68,7 @@ pub(crate) struct ThreadLocals {
 #[derive(Clone, Default)]
 pub(crate) struct Uses(Vec<Arc<Holding>>);
 
-/// The holder of an address of the heap, or of a module of thread-locals.
+/// The [`Holding`]s of a session, by address and by module of thread-locals.
 #[derive(Default)]
 pub(crate) struct Owners {
     ranges: RwLock<BTreeMap<u64, (u64, Weak<Holding>)>>,
@@ -142,7 +143,7 @@ impl std::fmt::Debug for Uses {
 }
 
 impl Owners {
-    /// Makes the holding of memory, and notes it as its owner.
+    /// Makes a holding, and enters it as the owner of its memory.
     pub(crate) fn hold(self: &Arc<Self>, parts: HoldingParts) -> Arc<Holding> {
         let holding = Arc::new(Holding {
             owners: Arc::clone(self),

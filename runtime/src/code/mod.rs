@@ -1,17 +1,18 @@
-//! All code of a session, and the names by which it is found. [`CodeDirectory`](directory) owns it;
-//! rooms above enter code there and ask for it, and the directory knows none of them.
+//! All code of a session, and the names by which it is found. It belongs to the
+//! [`CodeDirectory`](directory::CodeDirectory). Rooms above enter code there and look it up; the
+//! directory knows none of them.
 //!
 //! | file | holds |
 //! |---|---|
-//! | [`directory`], [`find`], [`stub_names`] | the directory: functions, failures, the program's end; addresses of names, names of addresses; stubs by name |
-//! | [`names`], [`known`], [`bound`] | definitions by name, which of them may be known elsewhere, modules in the order in which they were bound |
-//! | [`module`], [`modules`], [`locals`], [`parcels`], [`spaces`] | a module, the list of them; what it offers to others, its label spaces |
+//! | [`directory`], [`find`], [`stub_names`] | the directory: functions, failures, retired versions; lookups by name and by address; stubs by name |
+//! | [`names`], [`known`], [`bound`] | definitions by name; functions whose stub may be referenced; modules in the order in which they were bound |
+//! | [`module`], [`modules`], [`locals`], [`parcels`], [`spaces`] | a module, the list of all; its inherited local names, the bodies that it offers to other modules, its label spaces |
 //! | [`body`], [`object_file`], [`objects`], [`unit_body`], [`host_state`] | sources of a function's code: a module, an object file, a unit; state of the host that it refers to |
 //! | [`table`], [`static_names`] | functions by the number of their stub, display names |
-//! | [`records`], [`blocks`], [`bodies`], [`sampled`], [`tools`] | versions: their records, their memory, their places for backtraces, samples and tools |
-//! | [`constants`], [`words`], [`loops`], [`kept`], [`holding`], [`sizes`], [`handles`] | what a version or an image keeps |
-//! | [`life`], [`bonds`], [`suffix`], [`tracked`] | how long an image can be called, which images it is bound to |
-//! | [`removed`], [`recycle`], [`undefined`] | functions that were removed, or whose names were |
+//! | [`records`], [`blocks`], [`bodies`], [`sampled`], [`tools`] | versions: their records, their memory, their addresses for backtraces, samples and tools |
+//! | [`constants`], [`words`], [`loops`], [`kept`], [`holding`], [`sizes`], [`handles`] | constants, counters and loops of versions; resources of embedders; memory of images, its sizes, handles of images |
+//! | [`life`], [`bonds`], [`suffix`], [`tracked`] | how long an image can be called, the images it is bound to, the number in its local names; trackers |
+//! | [`removed`], [`recycle`], [`undefined`] | stubs of removed functions, when they are handed out again; functions whose names were undefined |
 //! | [`causes`], [`counters`] | why functions have no code, statistics |
 //! | [`publications`], [`notes`] | publications against commits of replacements, notes to the thread that frees code |
 

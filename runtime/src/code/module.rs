@@ -1,4 +1,4 @@
-//! One module of the program.
+//! A module that was read: its readers, how it is bound, and data that its functions share.
 
 use crate::code::constants::Shared;
 use crate::code::host_state::HostState;
@@ -29,7 +29,7 @@ pub(crate) struct Module {
     pub(crate) life: Arc<Life>,
     /// Meanings of local names in the modules whose functions this one replaced.
     pub(crate) inherited: Locals,
-    /// Code that it offers to the inliners of other modules.
+    /// Bodies that it offers to the inliners of other modules.
     pub(crate) parcels: Parcels,
     /// Constants that LLVM made for its functions, and that outlive their versions.
     pub(crate) constants: Shared,
@@ -54,7 +54,8 @@ impl Drop for Module {
 }
 
 impl Module {
-    /// The module that `readers` read, in `dylib`; `state` is the host's that its functions refer to.
+    /// The module that `readers` read, in `dylib`. Its functions refer to `state` of the host, if
+    /// there is any.
     pub(crate) fn new(readers: ReaderPool, dylib: &Dylib, state: Option<HostState>) -> Module {
         Module {
             state,
@@ -75,7 +76,7 @@ impl Module {
         }
     }
 
-    /// The plan at this moment; binding has happened before any compile.
+    /// The current plan. A module is bound before any compile of its functions.
     pub(crate) fn plan(&self) -> Arc<ModulePlan> {
         Arc::clone(&self.plan.read())
     }

@@ -38,12 +38,12 @@ pub(crate) enum Note {
 #[derive(Default)]
 pub(crate) struct Notes {
     pub(crate) inbox: Inbox<Note>,
-    /// The thread waits for a note.
+    /// Whether the thread waits for a note.
     pub(crate) asleep: AtomicBool,
     pub(crate) thread: Mutex<Option<Thread>>,
-    /// Some code was retired: there is work for a thread.
+    /// Whether any code was retired: then there is work for the thread.
     pub(crate) wanted: AtomicBool,
-    /// The thread was started. Relaxed: a hint.
+    /// Whether the thread was started. Relaxed: a hint.
     pub(crate) started: AtomicBool,
     /// Starts the thread.
     start: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -73,8 +73,9 @@ impl Notes {
         }
     }
 
-    /// Drops the notes, since the thread reads no more: code holds images that it was linked
-    /// against, which have these notes.
+    /// Drops unread notes at the end, when the thread reads no more. Otherwise they would form a
+    /// cycle: a note holds code, the code holds images that it was linked against, and these hold
+    /// the notes.
     pub(crate) fn end(&self) {
         drop(self.inbox.take());
     }

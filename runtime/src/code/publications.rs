@@ -1,4 +1,5 @@
-//! Publications against commits of replacements: a version that a commit made stale is not published.
+//! Excludes publications of versions during a commit of a replacement. A version that a commit made
+//! stale is not published.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
@@ -6,10 +7,10 @@
 //! | `Publications::stale` (write) | a set is committed: bodies, plans, versions | the function table, plans, `Versions`, functions' own |
 //!
 //! # Why
-//! One module offers a function's body. After a commit the old one's import is `replaced`: neither
-//! its body nor its attributes are used. A version is stale if its compile began before and it
-//! depends on a member. That is checked right before its store, under the lock that commits
-//! exclude.
+//! One module offers a function's body. After a commit the import of the old module is `replaced`:
+//! neither its body nor its attributes are used. A version is stale if its compile began before the
+//! commit and it depends on a replaced function. That is checked right before the version is stored
+//! into the slot, under the read lock, so that no commit comes in between.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ pub(crate) struct Stale {
     replaced: HashMap<u32, u64>,
 }
 
-/// Excludes replacements while it lives.
+/// The read lock of a publication: no replacement commits while it lives.
 pub(crate) struct Publishing<'a>(RwLockReadGuard<'a, Stale>);
 
 impl Publishing<'_> {
@@ -41,7 +42,8 @@ impl Stale {
     }
 }
 
-/// Excludes other publications and replacements while it lives.
+/// The write lock of a commit: no version is published, and no other set is committed, while it
+/// lives.
 pub(crate) struct Committing<'a> {
     stale: RwLockWriteGuard<'a, Stale>,
     epoch: &'a AtomicU64,
@@ -62,7 +64,7 @@ impl Committing<'_> {
     }
 }
 
-/// The numbers of commits; see the module.
+/// The lock between publications and commits, and the number of the latest commit.
 #[derive(Default)]
 pub(crate) struct Publications {
     /// Number of the latest commit. Changes under `stale` only.
@@ -77,17 +79,18 @@ impl Publications {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Excludes commits.
+    /// Excludes commits until the result is dropped.
     pub(crate) fn publish(&self) -> Publishing<'_> {
         Publishing(self.stale.read())
     }
 
-    /// The same, unless a set is being committed: for callers that hold locks which a commit takes.
+    /// Like [`Publications::publish`], for callers that hold locks which a commit takes: `None` if
+    /// a set is being committed.
     pub(crate) fn try_publish(&self) -> Option<Publishing<'_>> {
         self.stale.try_read().map(Publishing)
     }
 
-    /// Excludes publications.
+    /// Excludes publications and other commits until the result is dropped.
     pub(crate) fn commit(&self) -> Committing<'_> {
         Committing {
             stale: self.stale.write(),

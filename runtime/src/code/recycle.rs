@@ -16,8 +16,8 @@
 //!
 //! # Why
 //! A host that adds, calls and removes functions for months must not grow. The next look waits
-//! until the number of stubs has doubled since the last one, so that the cost for each removal is
-//! the same beside any number of handles.
+//! until the number of waiting stubs has doubled since the last look. So the cost of a removal does
+//! not depend on the number of handles.
 
 use crate::code::names::Names;
 use crate::fork::gate;
@@ -49,7 +49,7 @@ struct Stub {
     /// Where the function's name was filed, if it can be found there.
     name: Option<(DylibId, Box<str>)>,
     of_object: bool,
-    /// How often no thread was under a pass by the end of the removal.
+    /// Value of the idle count of the gate at the end of the removal.
     since: u64,
 }
 

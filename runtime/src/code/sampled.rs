@@ -1,4 +1,5 @@
-//! Maps addresses to versions: in the session's memory, and in attended native code.
+//! Maps addresses to versions, in the session's memory and in native code of the process
+//! ([`SampleMap::attend`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ impl SampleMap {
         };
     }
 
-    /// [`SampleMap::insert`] for several versions, of the session's own code.
+    /// Like [`SampleMap::insert`], for several versions in the session's own memory.
     pub(crate) fn insert_all(
         &self,
         codes: impl Iterator<Item = (Range<u64>, FunctionId, VersionId)>,
@@ -58,8 +59,8 @@ impl SampleMap {
         }
     }
 
-    /// Attends to a part of the address space with native code, until the end; repeated calls do
-    /// nothing.
+    /// Adds a map for the native code at `text`, which is kept until the session ends. A second
+    /// call for the same range does nothing.
     pub(crate) fn attend(&self, text: Range<u64>) {
         let Some(ranges) = &self.0 else { return };
         let map = AddressMap::new(text.start, text.end - text.start, MAP_LIMIT);

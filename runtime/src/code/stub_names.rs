@@ -1,4 +1,5 @@
-//! Stubs by name: new ones, those of removed functions, and calls that are tried again.
+//! Stubs by name: new stubs, the reuse of stubs of removed functions, and functions that are tried
+//! again when names change.
 
 use std::sync::Arc;
 
@@ -24,8 +25,9 @@ impl CodeDirectory {
         Ok(changed)
     }
 
-    /// Like [`CodeDirectory::change_names`], for aliases: such a name stands for the stub of its target,
-    /// also when that is replaced or removed.
+    /// Like [`CodeDirectory::change_names`], for aliases. An alias stands for the stub of its
+    /// target, also after the target is replaced or removed. So all functions count as known and as
+    /// linked against.
     pub(crate) fn change_aliases<R>(
         &self,
         change: impl FnOnce() -> Result<R, SessionError>,

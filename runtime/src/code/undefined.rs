@@ -16,10 +16,10 @@
 //! # Why
 //! A host that defines, calls and undefines functions for months must not grow, and each
 //! replacement searches all modules. The next look waits until names were undefined as often as
-//! functions were left by the last look, so that the cost for each is the same beside any number of
+//! functions were left by the last look. So the cost of a call does not depend on the number of
 //! handles.
 //!
-//! A name that was never requested has no function here: such a function goes with its tracker.
+//! A name that was never requested has no function here. Such a function goes with its tracker.
 
 use crate::code::known::Known;
 use crate::fork::gate;
@@ -38,7 +38,7 @@ struct State {
     /// Functions left by the last look, and calls since then.
     left: usize,
     calls: usize,
-    /// Generations of functions that were removed so; 0 for others.
+    /// Generations of functions that were removed in this way; 0 for others.
     generations: HashMap<FunctionId, u32>,
 }
 

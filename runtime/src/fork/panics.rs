@@ -3,7 +3,7 @@
 //!
 //! | where | consequence |
 //! |---|---|
-//! | one compile ([`Session::make_as`](crate::session::Session)) | the version fails, callers get the failure, the event has the panic's text |
+//! | one compile ([`Compiler::make_as`](crate::version::compiler::Compiler)) | the version fails, callers get the failure, the event has the panic's text |
 //! | a worker, around that | it ends, another takes its place: LLVM's objects of the thread may be half changed |
 //! | a thread that an embedder waits for | its error |
 //! | an embedder's improver | its version fails, the caller or the reporter has the text |

@@ -3,11 +3,11 @@
 //! | file | contents |
 //! |---|---|
 //! | [`guard`] | guarded calls |
-//! | [`chain`], [`probe`] | the guard in force, on any stack |
-//! | [`fault`], [`stacks`] | from a signal to a guard |
+//! | [`chain`], [`probe`] | the guard in force, on any stack; reads of memory that may be unmapped |
+//! | [`fault`], [`stacks`] | from a fault's signal to a guard; the alternate stack for overflows |
 //! | [`asked`] | handlers of embedders for memory faults |
 //! | [`interrupt`], [`asks`], [`timers`] | interrupts and deadlines |
-//! | [`base`], [`ends`] | the end of a thread that made such calls |
+//! | [`base`], [`ends`] | the end of a thread that made guarded calls |
 //! | [`passes`], [`word`] | fuel, and interrupts and deadlines without signals |
 //! | [`backtrace`] | addresses of a stack, and their names |
 

@@ -9,12 +9,12 @@ pub(crate) struct ObjectSymbol {
     pub(crate) name: String,
     /// Whether no other strong definition may exist.
     pub(crate) strong: bool,
-    /// Tentative.
+    /// Whether it is a tentative definition.
     pub(crate) common: bool,
     pub(crate) hidden: bool,
     pub(crate) data: bool,
     pub(crate) thread_local: bool,
-    /// Whether it is in a group, as other files may have a copy.
+    /// Whether it is in a COMDAT group: other files may have a copy.
     pub(crate) grouped: bool,
     /// Whether its code finds the definition at any distance.
     pub(crate) far: bool,

@@ -18,7 +18,7 @@ pub(crate) struct Loader {
     /// Constructors of images.
     pub(crate) schedule: Mutex<Schedule>,
     pub(crate) destructors: Mutex<Destructors>,
-    /// Inputs are first read in another process, within these limits.
+    /// Limits for reading inputs in another process first; not set if inputs are trusted.
     pub(crate) untrusted: OnceLock<InputLimits>,
     compiler: Arc<Compiler>,
     end: gate::End,
@@ -41,7 +41,7 @@ impl Drop for Loader {
 }
 
 impl Loader {
-    /// The loader, for callers that have a room above it.
+    /// The loader, for callers that hold a layer above it.
     pub(crate) fn loader(&self) -> &Loader {
         self
     }

@@ -1,10 +1,11 @@
 //! From files to an image: read, bind, give every function its stub, check that no symbol is
-//! missing, link its data. Nothing is compiled here.
+//! missing, link its data. Functions are not compiled here, except in eager mode, which compiles
+//! whole modules.
 //!
 //! | file | does |
 //! |---|---|
 //! | [`loader`] | the state: inputs that wait, constructors and destructors |
-//! | [`start`], [`started`] | all steps of an `add`, and their result |
+//! | [`start`], [`started`] | all steps, and the actions that remain when the image starts |
 //! | [`source`], [`archive`], [`settled`], [`read`](self::read), [`untrusted`] | inputs, members of archives, symbol tables, inputs that a child reads first |
 //! | [`bind`], [`input`], [`choose`], [`weak`], [`apart`], [`labels`], [`own`], [`edges`] | which definition of a name counts, and where it lies |
 //! | [`image`], [`variables`](self::variables), [`placed`], [`copies`], [`objects`], [`holding`], [`bonds`] | one link of an image's data and objects, its memory and its names |

@@ -1,4 +1,5 @@
-//! The hooks of a linked image.
+//! The result of linking an image: its constructors and destructors, and other actions that remain
+//! until it starts.
 
 use std::ffi::CString;
 use uruk_link::{Init, Linked};
@@ -10,9 +11,9 @@ pub(crate) struct Started {
     /// In running order, as are destructors.
     pub(crate) init: Vec<Init>,
     pub(crate) fini: Vec<Init>,
-    /// By linked object: index of its file.
+    /// The index of the file of each linked object.
     pub(crate) files: Vec<usize>,
-    /// Words to be filled with the result of a resolver.
+    /// Words to be filled with the result of a resolver: address of the word, and of the resolver.
     pub(crate) ifuncs: Vec<(u64, u64)>,
     /// Definitions of libraries that the program owns when it runs.
     pub(crate) copied: Vec<Copied>,
@@ -45,7 +46,7 @@ pub(crate) struct Copied {
     pub(crate) content: Content,
 }
 
-/// Its kind.
+/// The kind of a [`Copied`] definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A variable, with its place and size in the library, and all names it has there.

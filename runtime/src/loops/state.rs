@@ -1,4 +1,4 @@
-//! The state of a session's continuations.
+//! The state of a session's continuations: watched loops, offers, prohibitions and statistics.
 
 use crate::code::loops::Ended;
 use crate::code::loops::Loops;
@@ -31,12 +31,12 @@ pub(crate) struct Continuations {
     pub(crate) offered: AtomicU64,
     /// How often loops of freed versions were left.
     pub(crate) gone: Arc<AtomicU64>,
-    /// The room below, and all that it is above.
+    /// The layer below, which holds all layers below it.
     pub(crate) loader: Arc<Loader>,
     end: gate::End,
 }
 
-/// The room below.
+/// The layer below.
 impl Deref for Continuations {
     type Target = Arc<Loader>;
 
@@ -115,7 +115,7 @@ impl Continuations {
         }
     }
 
-    /// In the child of a fork: no requested continuation will be made.
+    /// Forgets requests in the child of a fork: no requested continuation will be made there.
     pub(crate) fn after_fork_child(&self) {
         self.watched().each(crate::loops::watch::Watched::forget);
     }

@@ -1,8 +1,8 @@
-//! A whole program in a session: its load, its run, and what is left when it ends.
+//! A whole program in a session: its load, its run, and the files that it writes at its end.
 //!
 //! | file | does |
 //! |---|---|
-//! | [`run`] | loads a program, is it, and ends as it does |
+//! | [`run`] | loads a program, runs it as the program of this process, and ends with its status |
 //! | [`outputs`] | files that are written when it ends |
 
 pub(crate) mod outputs;

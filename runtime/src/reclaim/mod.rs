@@ -79,12 +79,12 @@ pub(crate) struct Reclaim {
     stays: Stays,
     /// Made when it is first needed: it occupies a signal.
     roots: OnceLock<Roots>,
-    /// The room below, and all that it is above.
+    /// The layer below.
     pub(crate) tuning: Arc<Tuning>,
     end: gate::End,
 }
 
-/// The room below.
+/// The layer below.
 impl Deref for Reclaim {
     type Target = Arc<Tuning>;
 

@@ -12,11 +12,12 @@
 //!   code that runs.
 //! - No version is published that depends on a function replaced since its compile began.
 //!
-//! Reading order: `plan` (names), `check`, `prepare` (code), `object` (preparation of machine
+//! Reading order: `input` (forms), `plan` (names), `check`, `prepare` (code), `object` (machine
 //! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
 //! `first` (first bodies of functions that are produced when they are called), `dependents`,
 //! `rollback`, `quiet` (threads that run old code), `loops` (OSR of running loops into new code),
-//! `telling` (events), `turn` (all steps of one), `turns`, `state` (locks, history).
+//! `withdrawal` (by the caller), `telling` (events), `turn` (all steps of one replacement), `turns`
+//! (one after another), `state` (locks, history).
 //!
 //! # Handlers of signals
 //! A handler that calls a member parks at a closed gate, on the thread that it interrupted.
@@ -29,7 +30,8 @@
 //!   session, on which no handler ever runs; the caller waits without a pass. A handler that calls
 //!   a member on the caller's thread waits like all other callers. The gate lets it through if its
 //!   thread must go on to leave old code.
-//! - A handler that replaces while its own thread does gets [`ReplaceError::Nested`].
+//! - A handler that replaces while its own thread does gets
+//!   [`ReplaceError::Nested`](crate::ReplaceError::Nested).
 
 mod check;
 mod commit;
@@ -157,8 +159,9 @@ impl Replacement {
     /// Runs the constructors of the input, on the thread that replaces. They run when everything is
     /// compiled and before anything is exchanged: calls of functions that are replaced still reach
     /// old code. Constructors of existing variables are left out where the input identifies them
-    /// (C++ inline variables). Destructors are run by [`Jit::deinitialize`], when the replaced code
-    /// is removed, at the end of the session, or at exit of a program.
+    /// (C++ inline variables). Destructors are run by
+    /// [`Jit::deinitialize`](crate::Jit::deinitialize), when the replaced code is removed, at the
+    /// end of the session, or at exit of a program.
     ///
     /// By default none is run and [`Replaced::constructors_skipped`] lists them: a file that was
     /// compiled again mostly has constructors of existing variables, which would lose their
@@ -199,10 +202,12 @@ impl Replacement {
         self
     }
 
-    /// Ends the wait of a [`Level::Quiescent`] replacement before its time is over, once `given_up` is
-    /// true: it fails with [`ReplaceError::StillRunning`], and nothing changes. `given_up` is asked
-    /// every few milliseconds on a thread of the session's, while calls of the set wait: it must not
-    /// call code of the session, nor the session. If it panics, the replacement fails.
+    /// Ends the wait of a [`Level::Quiescent`] replacement before its time is over, once `given_up`
+    /// returns true. The replacement then fails with
+    /// [`ReplaceError::StillRunning`](crate::ReplaceError::StillRunning), and nothing changes.
+    /// `given_up` is called every few milliseconds on a thread of the session, while calls of the
+    /// set wait: it must not call code of the session, nor the session. If it panics, the
+    /// replacement fails.
     #[must_use]
     pub fn withdraw_when(
         mut self,

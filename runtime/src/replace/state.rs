@@ -116,12 +116,12 @@ struct History {
 pub(crate) struct Replacing {
     turns: Turns,
     history: Mutex<History>,
-    /// The room below, and all that it is above.
+    /// The layer below.
     pub(crate) reclaim: Arc<Reclaim>,
     end: gate::End,
 }
 
-/// The room below.
+/// The layer below.
 impl Deref for Replacing {
     type Target = Arc<Reclaim>;
 

@@ -1,4 +1,4 @@
-//! A replacement in its turn: prepared, committed, reported.
+//! All steps of one replacement, in its turn: it is prepared, committed and reported.
 
 use crate::Replaced;
 use crate::Replacement;
@@ -16,7 +16,7 @@ use uruk_base::FunctionId;
 use uruk_base::Level;
 use uruk_session::Dylib;
 
-/// Exchanges the code of functions of `dylib` when its turn has come ([`Dylib::replace`]).
+/// Exchanges code of functions of `dylib` in its turn ([`Dylib::replace`](crate::Dylib::replace)).
 pub(crate) fn replace(
     (core, handle): (&Arc<Replacing>, SessionHandle),
     dylib: &Dylib,
@@ -98,9 +98,9 @@ fn replace_in_turn(
     Ok(replaced)
 }
 
-/// Does everything that can fail and changes nothing. It runs on this thread if it needs no LLVM
-/// and need not be kept off this stack, else on a thread that LLVM can take down. It begins anew if
-/// the dylib was cleared meanwhile, and the prepared code with it.
+/// Prepares a replacement: does everything that can fail, and changes nothing. It runs on this
+/// thread if it needs no LLVM and may leave addresses on this stack, else on a thread that LLVM can
+/// take down. It begins anew if the dylib, and with it the prepared code, was cleared meanwhile.
 pub(super) fn staged(
     core: &Arc<Replacing>,
     dylib: &Dylib,

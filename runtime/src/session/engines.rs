@@ -1,4 +1,4 @@
-//! The compiler's interface to the rooms above it, answered by these.
+//! Implements [`Engines`] for the session: passes each call on to the room that answers it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A session from its first thread to its last, and on both sides of a fork.
+//! Starts and ends the threads of a session, and keeps it usable on both sides of a fork.
 //!
 //! # Why
 //! The end of a session, or of a process that uses the library, cancels background compiles and
@@ -22,8 +22,8 @@ use crate::tiers::background;
 use crate::tuning;
 use crate::version::calls;
 
-/// Waits until the states of embedders are dropped. The last thread that holds the session drops
-/// them or hands them over.
+/// Its drop waits until the states of embedders are dropped. The last thread that holds the session
+/// drops them, or hands them to a thread for code of embedders.
 pub(crate) struct SessionEnd {
     serving: Arc<Serving>,
     hands: Arc<Hands>,
@@ -49,8 +49,8 @@ impl Drop for SessionEnd {
 }
 
 impl Session {
-    /// Starts the workers, and joins the members of forks. Under a pass, held since before the
-    /// session was made.
+    /// Starts the workers, and registers the session for forks ([`fork::join`]). Under a pass, held
+    /// since before the session was made.
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
         let this = Arc::downgrade(self);
         self.announce();
@@ -86,8 +86,8 @@ impl Session {
         }
     }
 
-    /// Lets files loaded since the last time find the images, if an embedder enabled that. Without
-    /// a pass.
+    /// Makes libraries that were loaded since the last call list the images in `dl_iterate_phdr`,
+    /// if an embedder enabled that. Without a pass.
     pub(crate) fn show_list(&self) {
         if self.lists.load(Ordering::Relaxed) && !self.is_program() {
             listed::attend();

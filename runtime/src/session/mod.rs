@@ -1,10 +1,12 @@
 //! A session: all rooms below the public handles, wired together.
 //!
-//! Each layer holds the one below it and derefs to it: [`Session`] to
-//! [`Replacing`], [`Reclaim`], [`Tuning`], [`TierState`], [`Speculation`], [`Continuations`],
-//! [`Loader`], [`Compiler`], [`CodeDirectory`]. So a room uses what lies below it, and the compiler
-//! refuses what lies above. The compiler of versions hears the rooms above by one interface,
-//! [`Engines`](crate::version::engines::Engines), which [`engines`] answers.
+//! Each layer holds the layer below it and derefs to it. From the top: [`Session`], [`Replacing`],
+//! [`Reclaim`], [`Tuning`], [`TierState`], [`Speculation`], [`Continuations`], [`Loader`],
+//! [`Compiler`], [`CodeDirectory`]. So a room can use all layers below it, and rustc rejects a use
+//! of a layer above. The compiler of versions calls the rooms above through one interface,
+//! [`Engines`](crate::version::engines::Engines), which [`engines`] implements for the session.
+//!
+//! [`lifetime`] starts and ends a session's threads, and prepares it for a fork.
 
 mod engines;
 mod lifetime;
@@ -40,7 +42,7 @@ use crate::version::baseline::Compilers;
 use crate::version::layers::Layers;
 use uruk_base::Tiers;
 
-/// The parts of a session above its code.
+/// The top layer of a session, which holds all other layers.
 pub(crate) struct Session {
     /// Functions of the host that have types.
     pub(crate) host: HostFunctions,
@@ -53,7 +55,7 @@ pub(crate) struct Session {
     end: gate::End,
 }
 
-/// Replacements, and all that is below them.
+/// The layer below: replacements.
 impl Deref for Session {
     type Target = Arc<Replacing>;
 
@@ -71,7 +73,7 @@ impl Drop for Session {
 }
 
 impl Session {
-    /// Reserves memory and makes the stub table; starts nothing.
+    /// Reserves memory, makes the stub table and all layers, and connects them. Starts no thread.
     pub(crate) fn new(
         config: HeapConfig,
         jobs: usize,

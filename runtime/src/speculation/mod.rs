@@ -173,12 +173,12 @@ pub(crate) struct Speculation {
     resting: AtomicUsize,
     front: Mutex<Front>,
     mind: Mutex<Mind>,
-    /// The room below, and all that it is above.
+    /// The layer below.
     pub(crate) continuations: Arc<Continuations>,
     end: gate::End,
 }
 
-/// The room below.
+/// The layer below.
 impl Deref for Speculation {
     type Target = Arc<Continuations>;
 

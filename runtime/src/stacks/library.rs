@@ -2,7 +2,7 @@
 //!
 //! Two things are checked. First the names in the table of dynamic symbols: a library that makes
 //! contexts with the C library's functions has no switching instruction of its own. Second the
-//! instructions ([`crate::reclaim::switches`]), function by function where symbols say where these
+//! instructions ([`crate::stacks::switches`]), function by function where symbols say where these
 //! begin.
 //!
 //! A file is read by parts, which are few for its names and all of its code for the instructions.

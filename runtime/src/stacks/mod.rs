@@ -1,9 +1,9 @@
-//! The program's stacks: which code of the process switches between stacks, and which code a
-//! thread may return into from one that is not its own.
+//! Stacks that the program makes itself: detects the code of the process that switches to them.
+//! Frames on such a stack may return into code that is to be freed.
 //!
 //! | file | does |
 //! |---|---|
-//! | [`search`] | what a session knows of switches of stacks in its code and in the process |
+//! | [`search`] | the state of a session: whether its code, or code of the process, switches stacks |
 //! | [`switches`] | recognizes instructions that switch stacks |
 //! | [`library`], [`foreign`] | the same for libraries of the process, and for code that others made |
 

@@ -1,29 +1,30 @@
 //! Detects whether the program uses unregistered stacks, and searches memory for them then.
 //!
 //! A scan that knows all stacks proves which code is dead. A program that switches stacks in its
-//! own assembly has some that no table lists, and that no thread may be running on. Then all memory
-//! is searched (`uruk_roots`), until the end.
+//! own assembly has stacks that no table lists, and on which no thread may be running. Then all
+//! memory is searched (`uruk_roots`), until the session ends.
 //!
 //! | suspicious code | detected |
 //! |---|---|
 //! | an instruction that loads `rsp` from elsewhere (`switches`), in data, assembly and objects of modules, and in functions whose IR may lead there (`Compiled::keeps_stack`) | when it is linked |
 //! | a name of a known library for fibers ([`FIBERS`]) | when code is linked against it |
-//! | `sigaltstack` together with `longjmp` or one of its kin, in modules and libraries taken together | when linked, or as the next |
-//! | in a file of the process, library or executable: such an instruction, such a name, or one of the C library's contexts | before and after each scan, each file once |
+//! | `sigaltstack` together with `longjmp` or a variant of it, in modules and libraries taken together | when linked, or as in the next row |
+//! | in a file of the process, library or executable: such an instruction, such a name, or one of the C library's functions for contexts | before and after each scan, each file once |
 //! | one of these names, requested from `dlsym` by the program | the same |
 //! | executable memory without a file and not the runtime's: code that the program made itself | the same |
 //! | a thread on an unregistered stack | by a scan |
-//! | a process on this memory that is no thread | by a scan, which proves nothing while there is one |
+//! | a process that shares this memory and is no thread | by a scan, which proves nothing while there is one |
 //!
 //! A program that uses `clone` may make such processes, of which not all are found (see
 //! `uruk_roots`), and reclaim ends when it makes one (`host::processes`).
 //!
-//! # Why nothing is freed before it is seen Code rests on an unregistered stack only after a thread
-//! went to that stack, by an instruction or by a function of the C library. The switching code was
-//! linked by the runtime, or is code of the process: a file or made by the program. If it was there
-//! when the scan began whose answer frees the code, it was checked then. If it came while that scan
-//! was under way, it is found afterwards, and the answer is dropped. Code that came and went in
-//! between cannot switch back. Files that were there before the session are checked like others, at
+//! # Why no code is freed while an unknown stack may return into it
+//! An unregistered stack has such a return address only after a thread went to that stack, by an
+//! instruction or by a function of the C library. The switching code was linked by the runtime, or
+//! is code of the process: of a file, or made by the program. If it existed when the scan began
+//! whose answer frees the code, it was checked then. If it came while that scan was under way, it
+//! is found afterwards, and the answer is dropped. Switching code that came and went during the
+//! scan cannot switch back. Files that were mapped before the session are checked like others, at
 //! the first scan (`foreign` says which are trusted).
 //!
 //! Not detected: the cases that `switches` misses; a library that requests the C library's
@@ -38,10 +39,10 @@
 //! Stacks without a running thread are roots if they are registered: `makecontext` of JIT'd code
 //! does that, and an embedder by `Jit::register_stack`. Code that loads its stack pointer from
 //! elsewhere, or names a function that goes to another stack, is detected when it is linked, and in
-//! files of the process before and after each scan (`switches`, `reclaim::{stacks, foreign,
-//! library}`). From then on all writable memory is searched before code is freed (`reclaim.stacks`,
-//! at most `reclaim.search_limit` bytes). While a process that is no thread shares the memory, no
-//! code is freed (`roots::sharers`).
+//! files of the process before and after each scan (`switches`, `foreign`, `library`). From then on
+//! all writable memory is searched before code is freed (`reclaim.stacks`, at most
+//! `reclaim.search_limit` bytes). While a process that is no thread shares the memory, no code is
+//! freed (`sharers` in `uruk_roots`).
 
 use std::collections::HashSet;
 use std::ffi::CStr;
@@ -91,7 +92,7 @@ pub(crate) struct StackSearch {
 struct Known {
     mappings: u64,
     files: HashSet<String>,
-    /// Trusted files, which are not checked; made at the first look.
+    /// Trusted files, which are not checked; set at the first look.
     trusted: Option<HashSet<String>>,
 }
 
@@ -126,7 +127,7 @@ impl StackSearch {
         }
     }
 
-    /// Takes why memory is searched, unless that was reported.
+    /// Takes the reason why memory is searched, unless it was reported.
     pub(crate) fn take_cause(&self) -> Option<String> {
         self.cause.lock().take()
     }
@@ -143,8 +144,8 @@ impl StackSearch {
         }
     }
 
-    /// Code of `files` is about to be made executable at `start`, nothing else among it;
-    /// functions begin at `bounds`.
+    /// Checks code of `files` that is about to be made executable at `start`. It has no data among
+    /// it; functions begin at `bounds`.
     pub(crate) fn note_code(
         &self,
         files: impl FnOnce() -> String,

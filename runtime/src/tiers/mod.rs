@@ -1,8 +1,19 @@
-//! How functions move through the tiers: the settings, and the state that threads of
-//! the session share (see `background` for those that act on it).
+//! How functions move through the tiers: the state that threads of the session share.
 //!
-//! Everything below is locked under a pass of the gate (`fork::gate`), so that no fork
-//! happens meanwhile.
+//! | file | does |
+//! |---|---|
+//! | [`settings`] | settings of tiers and of tuning |
+//! | [`background`] | the controller's thread, and workers that compile in the background |
+//! | [`jobs`], [`outcome`](self::outcome) | jobs of the workers, and outcomes of their compiles |
+//! | [`sampling`] | samples, from the profiler's source to the controller |
+//! | [`guided`] | profiles for tier 3 |
+//! | [`eviction`] | the budget for code |
+//! | [`warmth`](self::warmth) | a first compile at tier 2 before there is a job for it |
+//! | [`watched`](self::watched) | functions whose published version counts |
+//! | [`churn`](self::churn), [`diary`] | functions moved through all tiers, for tests; the policy's input as text |
+//!
+//! All locks below are taken under a pass of the gate (`fork::gate`), so that no fork happens while
+//! one is held.
 //!
 //! | lock | held while | inside it |
 //! |---|---|---|
@@ -59,12 +70,12 @@ pub(crate) struct TierState {
     pub(crate) thread: Mutex<Option<Thread>>,
     /// Under [`Tiers::Churn`], the functions with code and their tiers; next in turn first.
     churned: Mutex<VecDeque<(FunctionId, Tier)>>,
-    /// The room below, and all that it is above.
+    /// The layer below, which holds all layers below it.
     pub(crate) speculation: Arc<Speculation>,
     end: gate::End,
 }
 
-/// The room below.
+/// The layer below.
 impl Deref for TierState {
     type Target = Arc<Speculation>;
 

@@ -20,7 +20,7 @@ pub(crate) struct TuneSettings {
     pub(crate) before: Option<String>,
 }
 
-/// Settings of [`TierState`].
+/// Settings of [`TierState`](super::TierState).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TierSettings {
     pub(crate) tiers: Tiers,
@@ -28,10 +28,11 @@ pub(crate) struct TierSettings {
     pub(crate) over_native: bool,
     /// The compiler of tier 1.
     pub(crate) baseline: crate::version::baseline::Baseline,
-    /// Whether tiers 2 and 3 may contract floating-point operations; whether nothing is inlined
-    /// across modules; whether functions are compiled ahead of their calls.
+    /// Whether tiers 2 and 3 may contract floating-point operations.
     pub(crate) contract: bool,
+    /// Whether nothing is inlined across modules.
     pub(crate) apart: bool,
+    /// Whether functions are compiled ahead of their calls.
     pub(crate) speculate: bool,
     pub(crate) policy: Config,
     pub(crate) tuning: TuneSettings,

@@ -158,12 +158,12 @@ pub(crate) struct Tuning {
     work: AtomicU64,
     /// LLVM stopped the tuner's thread: there is no other.
     lost: AtomicBool,
-    /// The room below, and all that it is above.
+    /// The layer below.
     pub(crate) tiers: Arc<TierState>,
     end: gate::End,
 }
 
-/// The room below.
+/// The layer below.
 impl Deref for Tuning {
     type Target = Arc<TierState>;
 

@@ -7,7 +7,7 @@
 //! | thread | action |
 //! |---|---|
 //! | a thread for code of embedders, or one of the embedder | has the session look the version's symbol up ([`Session::build_better`]) |
-//! | the same, or another one of its kind | calls the reoptimizer |
+//! | the same thread, or another one of these kinds | calls the reoptimizer |
 //! | the holder of the request | links, and ends the responsibility, once |
 //!
 //! The object's memory is the version's own: it may move, and is freed with the version, unless the
@@ -267,11 +267,11 @@ impl Asked {
 }
 
 impl Session {
-    /// Like [`Session::make`], for a function whose code `unit` makes. On a thread for code of
-    /// embedders.
+    /// Like [`Compiler::make`](crate::version::compiler::Compiler::make), for a function whose code
+    /// `unit` makes. On a thread for code of embedders.
     ///
     /// # Errors
-    /// Those of [`Session::make`], and the unit's.
+    /// Those of [`Compiler::make`](crate::version::compiler::Compiler::make), and the unit's.
     pub(crate) fn make_better(
         self: &Arc<Self>,
         request: Request,

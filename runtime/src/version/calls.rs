@@ -33,7 +33,7 @@ use crate::version::engines::{Engines, OnLostThread};
 use crate::version::partition::Partition;
 use crate::version::request::Request;
 
-/// The session of a worker: its compiler, and the rooms above, which it keeps.
+/// The parts of a session that a worker uses and keeps: the compiler, and the rooms above it.
 pub(crate) struct Workplace {
     compiler: Arc<Compiler>,
     engines: Arc<dyn Engines>,
@@ -158,8 +158,8 @@ fn serve(place: &Arc<Workplace>, first: bool) {
     seat::leave();
 }
 
-/// Ends the calling worker, and starts another in its place, which also checks the main thread:
-/// without one, later calls wait forever. Under a pass.
+/// Starts another worker in place of the calling one, which ends. The new worker also checks the
+/// main thread. Without any worker, later first calls would wait forever. Under a pass.
 fn replace_worker(place: &Arc<Workplace>, message: &str) {
     rest::unfit();
     if let Err(cause) = spawn_at(place, 1) {

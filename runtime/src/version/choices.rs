@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use uruk_base::{FunctionId, Tier, Tiers, Variant};
 use uruk_codegen::{Compile, Counters};
 
-/// See the module.
+/// The choices for all versions of a session.
 #[derive(Debug, Default)]
 pub(crate) struct VersionChoices {
     tiers: Tiers,
@@ -50,7 +50,8 @@ impl VersionChoices {
         VersionChoices { apart, ..self }
     }
 
-    /// True if functions without better versions run native code.
+    /// True if functions have native code that runs until there is a better version, and move
+    /// between tiers.
     pub(crate) fn has_native(&self) -> bool {
         self.first() == Tier::Optimized && self.is_auto()
     }
@@ -109,7 +110,8 @@ impl VersionChoices {
         how
     }
 
-    /// Number of passes after which a loop is left, if every loop is left.
+    /// Under [`Tiers::Leave`], the number of passes after which a loop is left for its
+    /// continuation, by function and place of the loop.
     pub(crate) fn leaves_after(&self) -> Option<impl Fn(FunctionId, usize) -> u32 + use<>> {
         let Tiers::Leave(passes) = self.tiers else {
             return None;

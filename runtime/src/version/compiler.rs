@@ -1,4 +1,4 @@
-//! The compiler of a session: its parts, and the rooms above that it hears and tells.
+//! The compiler of a session: its settings, its counts, and its access to the rooms above.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, Weak};
@@ -66,7 +66,7 @@ impl Compiler {
         let _ = self.engines.set(engines);
     }
 
-    /// The code, for callers that have a room above it.
+    /// The code, for callers that hold a layer above it.
     pub(crate) fn directory(&self) -> &Arc<CodeDirectory> {
         &self.code
     }

@@ -1,10 +1,11 @@
-//! The compiler's interface to the rooms above it: their advice for a compile, news of versions, and
-//! first calls that they answer.
+//! The interface through which the compiler calls the rooms above it. These advise it for a
+//! compile, are notified of versions, and answer first calls. Rooms below `session` use it, too.
 //!
 //! # Invariants
-//! - The compiler knows the rooms above by this interface only, and holds no handle of them
-//!   but in its threads: a session that ends leaves neutral answers.
-//! - All of it is called under a pass of the gate, but where a method says otherwise.
+//! - The compiler knows the rooms above by this interface only. It has a weak handle of them; only
+//!   its threads have strong ones. After a session has ended, the answers are neutral
+//!   ([`NoEngines`]).
+//! - Methods are called under a pass of the gate, unless a method says otherwise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +33,10 @@ use uruk_tiering::EntryAddress;
 /// uncertain; gets the message.
 pub(crate) type OnLostThread = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// See the module. The default of each method is the answer of a session without that room.
+/// The rooms above the compiler. The default of each method is the answer of a session without that
+/// room.
 pub(crate) trait Engines: Send + Sync {
-    /// The tier at which the function at which the program starts is compiled.
+    /// The tier at which the program's entry point is compiled.
     fn start_tier(&self, _id: FunctionId) -> Tier {
         Tier::Baseline
     }
@@ -63,7 +65,7 @@ pub(crate) trait Engines: Send + Sync {
     /// The words of the loops of a version that is being linked.
     ///
     /// # Errors
-    /// No room.
+    /// The heap has no memory for them.
     fn loops_of(
         self: Arc<Self>,
         _of: &BodyOf,
@@ -92,29 +94,29 @@ pub(crate) trait Engines: Send + Sync {
     ) {
     }
 
-    /// Notes new code of a function; whether its earlier code was evicted, and it returns.
+    /// Notes new code of a function; returns whether earlier code of it was evicted.
     fn note_code(&self, _id: FunctionId, _bytes: u64) -> bool {
         false
     }
 
-    /// A function has its first code.
+    /// Called when a function has its first code.
     fn compiled(&self, _now: Duration, _id: FunctionId, _tier: Tier, _made: &Made) {}
 
-    /// A version was published that the controller did not ask for.
+    /// Called when a version was published that the controller did not ask for.
     fn published(&self, _now: Duration, _id: FunctionId, _tier: Tier, _made: &Made) {}
 
-    /// Native code of so many bytes was adopted as a function's first version.
+    /// Called when native code of so many bytes was adopted as a function's first version.
     fn adopted(&self, _id: FunctionId, _bytes: u64) {}
 
-    /// Evicts cold code, if there is too much.
+    /// Evicts cold code, if there is more code than its budget allows.
     fn keep_budget(self: Arc<Self>) {}
 
-    /// Called after an allocation failed; whether another try is worth it.
+    /// Called after an allocation failed; returns whether another try is worth it.
     fn reclaim_for_more(self: Arc<Self>, _cause: &HeapError) -> bool {
         false
     }
 
-    /// Where functions are churned, moves the next one to another tier.
+    /// Under [`Tiers::Churn`](uruk_base::Tiers::Churn), moves the next function to another tier.
     ///
     /// # Errors
     /// Those of the compile.
@@ -154,7 +156,8 @@ pub(crate) trait Engines: Send + Sync {
     /// Lets threads that compile ahead read modules too, while their data is linked.
     fn read_ahead(&self, _modules: &[(usize, Arc<Module>)]) {}
 
-    /// Called when there was no slot left for thread-locals; whether another try is worth it.
+    /// Called when there was no slot left for thread-locals; returns whether another try is worth
+    /// it.
     fn reclaim_for_slots(self: Arc<Self>, _cause: &Error) -> bool {
         false
     }
@@ -174,7 +177,7 @@ pub(crate) trait Engines: Send + Sync {
         false
     }
 
-    /// Samples were seen in a function. Under the lock of samples.
+    /// Called when samples were seen in a function. Under the lock of samples.
     fn sampled(&self, _id: FunctionId) {}
 
     /// The settings of a compile above tier 1, of the variant that tuning found best.
@@ -215,7 +218,8 @@ pub(crate) trait Engines: Send + Sync {
         false
     }
 
-    /// Leaves the answer to a first call to the thread that compiles the function already.
+    /// Leaves the answer to a first call to the thread that compiles the function already; false if
+    /// there is none.
     fn join_ahead(&self, _id: FunctionId) -> bool {
         false
     }
@@ -225,13 +229,14 @@ pub(crate) trait Engines: Send + Sync {
         None
     }
 
-    /// Compiles a function ahead while a call waits for a long compile ahead; the text of a panic.
+    /// Compiles a function ahead while a call waits for a long compile ahead; returns the text of a
+    /// panic.
     fn help_ahead(self: Arc<Self>, _lost: &OnLostThread) -> Option<String> {
         None
     }
 }
 
-/// The rooms above of a session that ended.
+/// Stands for the rooms above after the session has ended.
 pub(crate) struct NoEngines;
 
 impl Engines for NoEngines {
