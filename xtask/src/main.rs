@@ -51,6 +51,10 @@ enum Task {
         /// Run everything ten times, and list the tests that failed in some runs.
         #[arg(long)]
         flaky_report: bool,
+        /// Run a test process that failed once more, alone: if it passes then, it is listed as
+        /// wavering, and does not fail the run.
+        #[arg(long)]
+        again: bool,
         /// Packages and targets as for `cargo build`; after `--`, arguments of the test binaries.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
@@ -192,8 +196,9 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test {
             full,
             flaky_report,
+            again,
             args,
-        } => test(&cargo, full, flaky_report, &args),
+        } => test(&cargo, [full, flaky_report, again], &args),
         Task::Bench { args } => bench(&cargo, &args),
         Task::Abi { seeds, first } => abi(&cargo, seeds, first),
         Task::Csmith { seeds, first } => csmith(&cargo, seeds, first),
@@ -269,7 +274,11 @@ fn demo(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
 
 /// One build for everything, then the tests, which find the command under test
 /// by `URUK_BIN` instead of building it once more.
-fn test(cargo: &Cargo, full: bool, flaky_report: bool, args: &[String]) -> anyhow::Result<()> {
+fn test(
+    cargo: &Cargo,
+    [full, flaky_report, again]: [bool; 3],
+    args: &[String],
+) -> anyhow::Result<()> {
     let built = cargo.built("debug", "uruk");
     let mut cargo = cargo.with_env("URUK_BIN", built);
     let mut packages = vec!["--workspace"];
@@ -318,7 +327,7 @@ fn test(cargo: &Cargo, full: bool, flaky_report: bool, args: &[String]) -> anyho
     };
     match flaky_report {
         true => tests::report_flaky(&cargo, &selection),
-        false => tests::run(&cargo, &[selection]),
+        false => tests::run(&cargo, &[selection], again),
     }
 }
 

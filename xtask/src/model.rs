@@ -86,5 +86,5 @@ pub fn run(cargo: &Cargo) -> anyhow::Result<()> {
             ..Selection::default()
         }
     });
-    tests::run(&cargo, &selections)
+    tests::run(&cargo, &selections, false)
 }

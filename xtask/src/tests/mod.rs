@@ -46,19 +46,24 @@ pub struct Selection {
     pub unlimited: bool,
 }
 
-/// Runs the selected tests once.
+/// Runs the selected tests once. With `again`, a process that failed is run once more, alone; if it
+/// passes then, it is listed as wavering, and does not fail the run.
 ///
 /// # Errors
 /// A test fails, or does not build.
-pub fn run(cargo: &Cargo, selections: &[Selection]) -> anyhow::Result<()> {
+pub fn run(cargo: &Cargo, selections: &[Selection], again: bool) -> anyhow::Result<()> {
     let mut processes = Vec::new();
     for selection in selections {
         processes.extend(binaries::processes(cargo, selection)?);
     }
-    let ended = run_all(&processes);
+    let mut ended = run_all(&processes);
     for process in &ended {
         process.repeat_failures();
     }
+    let wavering = match again {
+        true => run_again(&processes, &mut ended),
+        false => Vec::new(),
+    };
     let mut slowest: Vec<&Ended> = ended.iter().collect();
     slowest.sort_by_key(|process| std::cmp::Reverse(process.took));
     println!("slowest processes:");
@@ -69,11 +74,31 @@ pub fn run(cargo: &Cargo, selections: &[Selection]) -> anyhow::Result<()> {
     for process in &ended {
         totals.add(&process.output, process.passed);
     }
+    for name in &wavering {
+        println!("WAVERS: {name} failed, and passed when it was run again");
+    }
     println!("{}", totals.line());
     match ended.iter().filter(|process| !process.passed).count() {
         0 => Ok(()),
         failed => bail!("{failed} test processes failed"),
     }
+}
+
+/// Runs the processes that failed once more, and puts those that pass in place of the failed ones;
+/// returns their names.
+fn run_again(processes: &[Process], ended: &mut [Ended]) -> Vec<String> {
+    let mut wavering = Vec::new();
+    for one in ended.iter_mut().filter(|process| !process.passed) {
+        let Some(process) = processes.iter().find(|process| process.name == one.name) else {
+            continue;
+        };
+        let second = process.run();
+        second.print();
+        if second.passed {
+            wavering.push(std::mem::replace(one, second).name);
+        }
+    }
+    wavering
 }
 
 /// Runs the selected tests ten times, and lists the tests and processes that failed in some runs.

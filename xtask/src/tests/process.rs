@@ -15,7 +15,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 
 /// The longest run of a process; a process that takes longer is killed and fails. It is several
 /// times what the slowest one takes in CI.
-const LIMIT: Duration = Duration::from_secs(40 * 60);
+const LIMIT: Duration = Duration::from_secs(20 * 60);
 
 /// Lines of a process's failures that are repeated at the end of a run, at most: the last ones.
 const REPEATED: usize = 120;
