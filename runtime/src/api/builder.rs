@@ -41,7 +41,7 @@ pub struct JitBuilder {
     jobs: Option<usize>,
     pub(crate) heap: HeapConfig,
     on_failure: OnFailure,
-    pub(crate) on_fault: Option<FaultHandler>,
+    pub(super) on_fault: Option<FaultHandler>,
     pub(crate) tiers: TierSettings,
     tools: ToolSettings,
     reclaim: ReclaimConfig,

@@ -418,7 +418,7 @@ impl Tracker {
         self.add_admitted(source)
     }
 
-    pub(crate) fn add_admitted(&self, source: Source) -> Result<(), Error> {
+    pub(super) fn add_admitted(&self, source: Source) -> Result<(), Error> {
         if let Source::Archive(archive) = source {
             return Err(Error::UnknownFormat {
                 file: archive.name.clone(),

@@ -78,7 +78,7 @@ impl HostFunctions {
     }
 
     /// Notes the producer of a function; returns their number.
-    pub(crate) fn note_lazy(&self, id: FunctionId, producer: Arc<dyn Lazy>) -> usize {
+    pub(super) fn note_lazy(&self, id: FunctionId, producer: Arc<dyn Lazy>) -> usize {
         let mut lazy = self.lazy.lock();
         let all = lazy.entry(id).or_default();
         all.push(producer);
@@ -86,7 +86,7 @@ impl HostFunctions {
     }
 
     /// Takes the producers of a function that are no longer needed.
-    pub(crate) fn lapsed(
+    pub(super) fn lapsed(
         &self,
         id: FunctionId,
         of_use: impl Fn(&dyn Lazy) -> bool,

@@ -19,7 +19,7 @@ pub(crate) mod functions;
 pub(crate) mod host;
 mod lapsing;
 pub(crate) mod lazy;
-pub(crate) mod producer;
+mod producer;
 mod production;
 mod received;
 pub(crate) mod types;

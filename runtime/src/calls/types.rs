@@ -264,7 +264,7 @@ impl FunctionType {
     }
 
     /// Whether a function of the host is called this way through a declaration with this LLVM type.
-    pub(crate) fn agrees_with_declared(&self, declared: &str) -> bool {
+    pub(super) fn agrees_with_declared(&self, declared: &str) -> bool {
         self.compare(declared, Passed::Otherwise, Passed::Otherwise)
     }
 
@@ -330,7 +330,7 @@ impl fmt::Display for FunctionType {
 }
 
 /// The type that has these pieces.
-pub(crate) fn result_text(pieces: &[Piece]) -> String {
+pub(super) fn result_text(pieces: &[Piece]) -> String {
     match pieces {
         [] => String::from("void"),
         [one] => one.to_string(),
@@ -430,7 +430,7 @@ fn without_spaces(text: &str) -> Cow<'_, str> {
 }
 
 /// Splits a type and its extension attribute.
-pub(crate) fn extended(text: &str) -> (&str, Extend) {
+pub(super) fn extended(text: &str) -> (&str, Extend) {
     match text.rsplit_once(' ') {
         Some((ty, "signext")) => (ty, Extend::Sign),
         Some((ty, "zeroext")) => (ty, Extend::Zero),

@@ -19,7 +19,7 @@ use uruk_base::allocated::of_vec;
 const PAGE_SHIFT: u32 = 12;
 
 /// A body: its first byte, the byte after its last, and its display name.
-pub(crate) type Extent = (u64, u64, &'static CStr);
+pub(super) type Extent = (u64, u64, &'static CStr);
 
 /// Start, size and name.
 #[derive(Clone, Copy, Debug)]

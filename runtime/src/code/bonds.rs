@@ -78,7 +78,7 @@ impl Bonds {
     }
 
     /// Whether all bonds end with images of these numbers. If so, no image can be bound any more.
-    pub(crate) fn end_with(&self, numbers: &[u64]) -> bool {
+    pub(super) fn end_with(&self, numbers: &[u64]) -> bool {
         let mut state = self.lock();
         let ends = state.by.iter().all(|by| numbers.contains(by));
         if ends {

@@ -19,7 +19,7 @@ pub(crate) struct BoundModules {
 }
 
 /// New link names, by dylib and former link name.
-pub(crate) type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
+pub(super) type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
 
 impl BoundModules {
     /// Link names of variables that got new storage.

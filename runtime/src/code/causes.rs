@@ -7,4 +7,4 @@ use uruk_base::FunctionId;
 use uruk_base::locks::Mutex;
 
 /// Causes by function without code.
-pub(crate) type Causes = Mutex<HashMap<FunctionId, Arc<Error>>>;
+pub(super) type Causes = Mutex<HashMap<FunctionId, Arc<Error>>>;

@@ -115,7 +115,7 @@ impl Constants {
 
 impl Shared {
     /// Bytes that the allocator took for their table, which exists even if it is empty.
-    pub(crate) fn bytes_of_table(&self) -> usize {
+    pub(super) fn bytes_of_table(&self) -> usize {
         let table = match self.is_inherited() {
             true => 0,
             false => of_arc::<Constants>(),
@@ -140,7 +140,7 @@ impl Shared {
     }
 
     /// Whether it is shared with another module.
-    pub(crate) fn is_inherited(&self) -> bool {
+    pub(super) fn is_inherited(&self) -> bool {
         let holder = self.0.lock();
         matches!(*holder, Holder::Tracker(_))
     }

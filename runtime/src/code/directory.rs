@@ -72,7 +72,7 @@ pub(crate) struct CodeDirectory {
     /// Code that units linked for functions, until their first call finds it ready.
     pub(crate) linked: Mutex<HashMap<FunctionId, ObjectCode>>,
     /// Why functions have no code.
-    pub(crate) causes: Causes,
+    pub(super) causes: Causes,
     /// Threads for code of embedders.
     pub(crate) hands: Arc<Hands>,
     /// Threads of this session.
@@ -364,7 +364,7 @@ impl CodeDirectory {
     }
 
     /// Removes the unit of a version.
-    pub(crate) fn remove_unit(&self, unit: BodyTracker) {
+    pub(super) fn remove_unit(&self, unit: BodyTracker) {
         // Fails only if the tracker was removed already.
         if let Err(cause) = unit.tracker.remove() {
             self.names.session().report(&cause);

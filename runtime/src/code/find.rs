@@ -263,7 +263,7 @@ impl CodeDirectory {
         }
     }
 
-    pub(crate) fn address_of_meaning(&self, meaning: Definition) -> Option<u64> {
+    pub(super) fn address_of_meaning(&self, meaning: Definition) -> Option<u64> {
         match meaning {
             Definition::Function { id } => Some(self.given_stub(id)),
             Definition::Address(address) => Some(address),

@@ -54,7 +54,7 @@ impl Known {
     }
 
     /// Notes all functions, now and later.
-    pub(crate) fn note_all(&self) {
+    pub(super) fn note_all(&self) {
         self.all.store(true, Ordering::SeqCst);
     }
 

@@ -228,12 +228,12 @@ impl Life {
     }
 
     /// Notes a handle (`own`).
-    pub(crate) fn note_handle(&self, address: u64) {
+    pub(super) fn note_handle(&self, address: u64) {
         self.state().handles.push(address);
     }
 
     /// Drops a handle, whose memory is freed.
-    pub(crate) fn forget_handle(&self, address: u64) {
+    pub(super) fn forget_handle(&self, address: u64) {
         self.state().handles.retain(|&handle| handle != address);
     }
 

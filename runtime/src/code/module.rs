@@ -37,7 +37,7 @@ pub(crate) struct Module {
     pub(crate) state: Option<HostState>,
     /// Labels of its assembly, once its data is linked.
     pub(crate) labels: OnceLock<Labels>,
-    pub(crate) spaces: crate::code::spaces::LabelSpaces,
+    pub(super) spaces: crate::code::spaces::LabelSpaces,
     definitions: OnceLock<HashMap<Box<str>, SymbolId>>,
     interprocedural: OnceLock<Option<String>>,
     /// The types of its symbols as LLVM writes them, once requested.

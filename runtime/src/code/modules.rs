@@ -8,7 +8,7 @@ use uruk_base::allocated::of_vec;
 use uruk_base::locks::Mutex;
 
 /// A module, the life of its image, and its constants, as far as they exist.
-pub(crate) type KnownModule = (
+pub(super) type KnownModule = (
     Option<Arc<Module>>,
     Option<Arc<Life>>,
     Option<Arc<Constants>>,

@@ -322,7 +322,7 @@ impl Names {
     }
 
     /// Whether the session's value is the definition's actual address. Takes no lock.
-    pub(crate) fn is_final(&self, address: u64) -> bool {
+    pub(super) fn is_final(&self, address: u64) -> bool {
         let is_stub = || self.stubs.function_at(address).is_some();
         // Relaxed: a caller that asks while data moves gets one address or the other.
         address & RECORD == 0 && (!self.has_relocated.load(Ordering::Relaxed) || is_stub())

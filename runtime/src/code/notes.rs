@@ -96,7 +96,7 @@ impl Notes {
 
     /// Delays a thread that publishes faster than the reclaiming thread gets a processor. Not under
     /// a pass of the gate, and not while a caller waits for the publication.
-    pub(crate) fn pay(&self) {
+    pub(super) fn pay(&self) {
         let start = Instant::now();
         while self.leaving.load(Ordering::Relaxed) > BACKLOG && start.elapsed() < TOLL {
             std::thread::sleep(Duration::from_micros(200));

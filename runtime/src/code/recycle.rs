@@ -122,7 +122,7 @@ impl Waiting {
     }
 
     /// Notes that a stub is in use again.
-    pub(crate) fn revived(&self, id: FunctionId) {
+    pub(super) fn revived(&self, id: FunctionId) {
         let mut stubs = self.stubs.lock();
         stubs.by_function.remove(&id);
     }

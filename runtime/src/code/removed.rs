@@ -57,7 +57,7 @@ impl Removed {
     }
 
     /// Takes out a stub that becomes another function's.
-    pub(crate) fn unfile(&self, dylib: DylibId, link_name: &str, id: FunctionId) {
+    pub(super) fn unfile(&self, dylib: DylibId, link_name: &str, id: FunctionId) {
         let mut stubs = lock(&self.stubs);
         if let Some(of_dylib) = stubs.get_mut(&dylib)
             && of_dylib.get(link_name) == Some(&id)
@@ -70,7 +70,7 @@ impl Removed {
     }
 
     /// Drops the type with which a function was acquired: it has no handle any more.
-    pub(crate) fn forget_acquired(&self, id: FunctionId) {
+    pub(super) fn forget_acquired(&self, id: FunctionId) {
         lock(&self.acquired).remove(&id);
     }
 
@@ -84,19 +84,19 @@ impl Removed {
     }
 
     /// Notes that the compile of a function failed, so that it is retried if that may help.
-    pub(crate) fn note_failed(&self, id: FunctionId, cause: &Error) {
+    pub(super) fn note_failed(&self, id: FunctionId, cause: &Error) {
         if cause.is_missing() {
             lock(&self.failed).insert(id);
         }
     }
 
     /// Takes all functions that failed because a name was missing.
-    pub(crate) fn take_failed(&self) -> HashSet<FunctionId> {
+    pub(super) fn take_failed(&self) -> HashSet<FunctionId> {
         std::mem::take(&mut *lock(&self.failed))
     }
 
     /// Whether a failure that [`Removed::note_failed`] noted was retried since.
-    pub(crate) fn was_noted(&self, id: FunctionId, cause: &Error) -> bool {
+    pub(super) fn was_noted(&self, id: FunctionId, cause: &Error) -> bool {
         cause.is_missing() && !lock(&self.failed).contains(&id)
     }
 
@@ -114,7 +114,7 @@ impl Removed {
     }
 
     /// The IR type with which a function was acquired, if it has handles.
-    pub(crate) fn acquired_as(&self, id: FunctionId) -> Option<String> {
+    pub(super) fn acquired_as(&self, id: FunctionId) -> Option<String> {
         let acquired = lock(&self.acquired).get(&id).cloned();
         acquired.filter(|_| self.waiting.is_leased(id))
     }

@@ -13,7 +13,7 @@ use uruk_heap::{Heap, Pool, Sealed};
 
 /// The label spaces of a module's functions.
 #[derive(Default)]
-pub(crate) struct LabelSpaces(Mutex<HashMap<SymbolId, Space>>);
+pub(super) struct LabelSpaces(Mutex<HashMap<SymbolId, Space>>);
 
 struct Space(Option<Sealed>);
 

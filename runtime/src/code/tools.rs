@@ -245,7 +245,7 @@ impl Tools {
     }
 
     /// Reports the place of a session's stubs, before there are any, and the code of first calls.
-    pub(crate) fn place_stubs(&self, stubs: &StubRegion, (resolver, bytes): (u64, &[u8])) {
+    pub(super) fn place_stubs(&self, stubs: &StubRegion, (resolver, bytes): (u64, &[u8])) {
         if !self.any {
             return;
         }
@@ -304,7 +304,7 @@ impl Tools {
 
     /// File and line of the instruction at `pc`, of the body that begins at `entry`; `None` where
     /// none are kept.
-    pub(crate) fn source_of(&self, entry: u64, pc: u64) -> Option<(String, u32)> {
+    pub(super) fn source_of(&self, entry: u64, pc: u64) -> Option<(String, u32)> {
         if !self.any {
             return None;
         }

@@ -67,7 +67,7 @@ fn variant(event: &Event) -> Option<report::Variant> {
 }
 
 /// Hands an event to the recorder.
-pub(crate) fn take_down(recorder: &Recorder, event: &Event) {
+pub(super) fn take_down(recorder: &Recorder, event: &Event) {
     match event {
         Event::Compiled { .. } => take_compile(recorder, event),
         Event::Adopted {

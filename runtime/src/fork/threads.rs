@@ -60,7 +60,7 @@ static OURS: Mutex<Vec<Own>> = Mutex::new(Vec::new());
 type Own = (i32, Arc<AtomicBool>);
 
 /// The number of threads of the runtime that start and are not in [`OURS`] yet.
-pub(crate) static STARTING: AtomicUsize = AtomicUsize::new(0);
+pub(super) static STARTING: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of threads of the runtime that LLVM has stopped: they never end, and do nothing any
 /// more. Relaxed: a hint.
@@ -111,12 +111,12 @@ pub(crate) fn is_any_starting() -> bool {
 }
 
 /// Notes that the calling thread, one of the runtime's, will sleep forever.
-pub(crate) fn note_lost() {
+pub(super) fn note_lost() {
     LOST.fetch_add(usize::from(OWN.get()), Ordering::Relaxed);
 }
 
 /// The number of threads of the runtime that start, or exist and can run.
-pub(crate) fn alive() -> usize {
+pub(super) fn alive() -> usize {
     // Acquire, before the list is read, as in `program_threads`.
     let starting = STARTING.load(Ordering::Acquire);
     let listed = ours().list.len();
@@ -125,24 +125,24 @@ pub(crate) fn alive() -> usize {
 
 /// Whether this is the process that was noted last: another one that shares the memory (`vfork`)
 /// has another number.
-pub(crate) fn is_this_process() -> bool {
+pub(super) fn is_this_process() -> bool {
     // SAFETY: takes nothing, cannot fail.
     PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
 }
 
 /// Notes this process, before the runtime starts threads.
-pub(crate) fn note_process() {
+pub(super) fn note_process() {
     // SAFETY: takes nothing, cannot fail.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
 }
 
 /// Creates the calling thread's thread-local that has a destructor.
-pub(crate) fn prepare_thread() {
+pub(super) fn prepare_thread() {
     GUEST.with(|_| ());
 }
 
 /// Marks the calling thread as not one of the program's, until the mark is dropped.
-pub(crate) fn mark_ours() -> Mark {
+pub(super) fn mark_ours() -> Mark {
     // SAFETY: takes nothing, cannot fail.
     let id = unsafe { libc::gettid() };
     let guest = Arc::new(AtomicBool::new(false));

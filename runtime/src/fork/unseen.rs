@@ -53,7 +53,7 @@ fn seen() -> &'static AtomicU32 {
 
 /// Whether this process is one that its parent's handlers did not see.
 #[inline]
-pub(crate) fn is_unseen() -> bool {
+pub(super) fn is_unseen() -> bool {
     seen().load(Ordering::Relaxed) == 0
 }
 

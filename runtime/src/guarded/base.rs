@@ -50,7 +50,7 @@ thread_local! {
 
 /// Whether the thread may have left its start function, as noted by [`note`].
 #[inline]
-pub(crate) fn is_left() -> bool {
+pub(super) fn is_left() -> bool {
     let base = BASE.get();
     // SAFETY: a word of the thread's own stack, below all of its frames but the base's, or a static.
     unsafe { base.place.read_volatile() != base.noted }

@@ -91,7 +91,7 @@ pub(crate) fn here() -> u64 {
 }
 
 /// Whether guarded calls were made on fibers of this thread.
-pub(crate) fn has_fibers() -> bool {
+pub(super) fn has_fibers() -> bool {
     FIBERS.get()
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Guard> {
 }
 
 /// The innermost guard at the caller's place.
-pub(crate) fn innermost() -> Option<&'static Guard> {
+pub(super) fn innermost() -> Option<&'static Guard> {
     let sp = here();
     if !FIBERS.get() {
         match INNERMOST.get() {
@@ -246,7 +246,7 @@ pub(crate) fn innermost() -> Option<&'static Guard> {
 }
 
 /// Updates the innermost guard after another one's call.
-pub(crate) fn note_innermost() {
+pub(super) fn note_innermost() {
     INNERMOST.set(at(here()));
 }
 
@@ -283,7 +283,7 @@ fn stacks_are_same(guard: &Guard, sp: u64) -> bool {
 ///
 /// Adjacent stacks in one mapping, as those of a pool without guard pages, look like one. So if
 /// there is a guard above, the frames in between are walked.
-pub(crate) fn outer_of(top: u64, is_own: bool) -> Serial {
+pub(super) fn outer_of(top: u64, is_own: bool) -> Serial {
     if is_own || !FIBERS.get() {
         return NONE;
     }
@@ -307,7 +307,7 @@ pub(crate) fn from<'g>(guard: &'g Guard) -> impl Iterator<Item = &'g Guard> {
 }
 
 /// Drops the guards of calls that were left without ending, when a call begins at `top`.
-pub(crate) fn drop_left(top: u64, is_own: bool) {
+pub(super) fn drop_left(top: u64, is_own: bool) {
     for (slot, guard) in counted() {
         let left = guard.top <= top
             && match (is_own, guard.is_own) {
@@ -327,7 +327,7 @@ pub(crate) fn has(serial: u64) -> bool {
 }
 
 /// Frees the table at the thread's end.
-pub(crate) fn end_thread() {
+pub(super) fn end_thread() {
     INNERMOST.set(None);
     let mut chunk = FIRST.replace(ptr::null_mut());
     while !chunk.is_null() {

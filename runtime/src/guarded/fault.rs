@@ -56,7 +56,7 @@ pub(crate) const ALTERNATE: usize = 128 << 10;
 
 /// Maximal distance below the stack pointer at which an instruction may touch the stack: more than
 /// a frame without probes has.
-pub(crate) const NEAR: u64 = 1 << 20;
+pub(super) const NEAR: u64 = 1 << 20;
 
 /// A fault, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +152,7 @@ fn attend_anew() {
 /// The signals that the runtime's handlers block. A handler of the host must not run inside of
 /// them. Its guarded call would find the signal of its trap or of its limit blocked. Its stack
 /// overflow would be one of the alternate stack on which the runtime's handler runs.
-pub(crate) fn all_but_faults() -> libc::sigset_t {
+pub(super) fn all_but_faults() -> libc::sigset_t {
     // SAFETY: a set, which is filled.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -200,7 +200,7 @@ unsafe extern "C" fn handler(signal: c_int, info: *mut libc::siginfo_t, context:
 
 /// Whether an instruction is of a session: reads only lock-free data. Does not use unwind rows:
 /// functions may have none.
-pub(crate) fn is_jitted(pc: u64) -> bool {
+pub(super) fn is_jitted(pc: u64) -> bool {
     uruk_unwind::covers(pc)
 }
 
@@ -282,12 +282,12 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
 }
 
 /// Notes the callers: the stack from the first frame of JIT'd code on, up to `stack`.
-pub(crate) fn note_callers(addresses: &mut Addresses, stack: u64) {
+pub(super) fn note_callers(addresses: &mut Addresses, stack: u64) {
     note_frames(addresses, None, stack);
 }
 
 /// Notes the stack from the frame whose instruction is `pc`, up to the guarded call below `stack`.
-pub(crate) fn note_from(addresses: &mut Addresses, pc: u64, stack: u64) -> Reached {
+pub(super) fn note_from(addresses: &mut Addresses, pc: u64, stack: u64) -> Reached {
     let reached = note_frames(addresses, Some(pc), stack);
     if addresses.is_empty() {
         addresses.add(pc);
@@ -306,7 +306,7 @@ unsafe extern "C" {
 
 /// Whether the caller runs above a guarded call whose frames lie below `stack`, on the same stack.
 #[inline(never)]
-pub(crate) fn is_called_by(stack: u64) -> bool {
+pub(super) fn is_called_by(stack: u64) -> bool {
     extern "C" fn look(context: *mut c_void, data: *mut c_void) -> c_int {
         // SAFETY: the unwinder's own, and the two words below.
         let (frame, (stack, met)) = unsafe {
@@ -338,7 +338,7 @@ struct Walk<'a> {
 
 /// The end of a walk from JIT'd code.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reached {
+pub(super) enum Reached {
     /// A frame that the unwinder does not know, or the maximal length of a backtrace.
     Unknown,
     /// To the guarded call.

@@ -65,14 +65,14 @@ pub(crate) struct Guard {
     /// The enclosing guarded call on the same fiber, if any.
     pub(crate) outer: Serial,
     /// The lowest address known to be on its stack, for a guard on a fiber.
-    pub(crate) lowest: Cell<u64>,
+    pub(super) lowest: Cell<u64>,
     /// Number of functions of the host that run above it.
     pub(crate) covers: Cell<u32>,
-    pub(crate) serial: Serial,
+    pub(super) serial: Serial,
     /// The deadline of the call, by the monotonic clock; 0: none.
     pub(crate) deadline: Cell<u64>,
     /// The last pass of its thread that its fuel allows, if limited.
-    pub(crate) last_pass: Cell<Option<u64>>,
+    pub(super) last_pass: Cell<Option<u64>>,
     /// Whether the code that it calls counts fuel.
     pub(crate) looks: bool,
     /// The time limit from which `deadline` was computed.
@@ -89,7 +89,7 @@ impl Guard {
     }
 
     /// The place where its thread continues, for a handler.
-    pub(crate) fn landing(&self) -> *const Landing {
+    pub(super) fn landing(&self) -> *const Landing {
         self.landing.get()
     }
 
@@ -107,7 +107,7 @@ impl Guard {
     }
 
     /// Whether its frame still exists.
-    pub(crate) fn is_marked(&self) -> bool {
+    pub(super) fn is_marked(&self) -> bool {
         let found = match self.is_own {
             // SAFETY: on the thread's own stack, which stays.
             true => Some(unsafe { (self.top as *const u64).read_volatile() }),

@@ -48,7 +48,7 @@ use crate::guarded::passes;
 use crate::guarded::timers::{self, new_timer, set};
 
 /// The number of a guarded call on its thread, from 1.
-pub(crate) type Serial = u64;
+pub(super) type Serial = u64;
 
 /// Delay until a thread is checked again that could not be interrupted.
 const AGAIN_NS: u64 = 200_000;
@@ -95,7 +95,7 @@ thread_local! {
 }
 
 /// Drops the shared state at the thread's end.
-pub(crate) fn end_thread() {
+pub(super) fn end_thread() {
     let seen = SEEN.replace(ptr::null());
     if seen.is_null() {
         return;
@@ -198,7 +198,7 @@ impl GuestThread {
 }
 
 /// The serial of a new guarded call.
-pub(crate) fn next_serial() -> Serial {
+pub(super) fn next_serial() -> Serial {
     let mut serial: u64 = 1;
     SERIAL.with(|place| {
         // SAFETY: adds to a word of the thread by one instruction, so that no handler's call gets
@@ -236,7 +236,7 @@ pub(crate) fn ended(guard: &Guard) {
 
 /// Notes that a function of the host returns into a guarded call, on a thread that has fibers:
 /// another call may have run meanwhile.
-pub(crate) fn resumed(guard: &Guard) {
+pub(super) fn resumed(guard: &Guard) {
     let Some(thread) = seen() else { return };
     thread.goes_on(Some(guard));
     if (guard.deadline.get() != 0 || thread.asks.any())
@@ -351,7 +351,7 @@ fn earliest<'g>(guards: impl Iterator<Item = &'g Guard>) -> Option<u64> {
 
 /// The reason if the innermost guarded call of the calling thread, or one below it, must end; for
 /// code that counts fuel.
-pub(crate) fn why_over(guard: &Guard) -> Option<TrapKind> {
+pub(super) fn why_over(guard: &Guard) -> Option<TrapKind> {
     let thread = seen()?;
     let timed = from(guard).any(|guard| guard.deadline.get() != 0);
     if !timed && !thread.asks.any() {

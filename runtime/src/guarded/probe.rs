@@ -82,7 +82,7 @@ fn first_gap(from: u64, end: u64) -> Option<u64> {
 
 /// Whether two addresses on stacks other than the thread's own are on one stack: all pages between
 /// them are mapped. A stack pointer right below the end of its stack belongs to it.
-pub(crate) fn is_one_stack(sp: u64, top: u64) -> bool {
+pub(super) fn is_one_stack(sp: u64, top: u64) -> bool {
     let (mut low, high) = (sp & !(PAGE - 1), (top & !(PAGE - 1)) + PAGE);
     if high.saturating_sub(low) > LARGEST {
         return false;

@@ -28,7 +28,7 @@ struct Alternate {
 }
 
 /// Removes the thread's alternate stack, at its end.
-pub(crate) fn end_thread() {
+pub(super) fn end_thread() {
     let Some(alternate) = ALTERNATE.take() else {
         return;
     };
@@ -75,7 +75,7 @@ pub(crate) fn prepare() {
 
 /// Sets it again where other code may have removed it, as the standard library does at the thread's
 /// end.
-pub(crate) fn prepare_again() {
+pub(super) fn prepare_again() {
     provide();
 }
 
@@ -148,7 +148,7 @@ fn own() -> (u64, u64) {
 
 /// Whether a fault at `address` is an overflow of the stack with pointer `sp`: near it, and below
 /// the thread's stack; on another stack, as a fiber's, right below or at it.
-pub(crate) fn is_end(address: u64, sp: u64, near: u64) -> bool {
+pub(super) fn is_end(address: u64, sp: u64, near: u64) -> bool {
     /// Size of the region that an overflow touches at the end of a stack other than the thread's.
     const PAGE: u64 = 4096;
     let (lowest, end) = OWN.get();
@@ -164,7 +164,7 @@ pub(crate) fn is_end(address: u64, sp: u64, near: u64) -> bool {
 }
 
 /// Whether an address is on the calling thread's own stack, and not below it.
-pub(crate) fn is_within(address: u64) -> bool {
+pub(super) fn is_within(address: u64) -> bool {
     let (lowest, end) = OWN.get();
     (lowest..end).contains(&address)
 }

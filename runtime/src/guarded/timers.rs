@@ -18,7 +18,7 @@ use crate::guarded::interrupt::handler;
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 /// Unblocks the signal on the calling thread.
-pub(crate) fn unblock() {
+pub(super) fn unblock() {
     let Some(signal) = signal() else { return };
     // SAFETY: a set of one signal, which is the runtime's.
     unsafe {
@@ -49,7 +49,7 @@ pub(crate) fn set(number: usize, after_ns: u64) {
 }
 
 /// A timer whose signal is sent to the calling thread.
-pub(crate) fn new_timer() -> Option<usize> {
+pub(super) fn new_timer() -> Option<usize> {
     let signal = signal()?;
     // SAFETY: a valid structure, with the calling thread's number where the kernel reads it.
     unsafe {

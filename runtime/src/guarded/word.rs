@@ -74,7 +74,7 @@ pub(crate) fn left() -> i64 {
     }
 }
 
-pub(crate) fn set_left(left: i64) {
+pub(super) fn set_left(left: i64) {
     match of_key() {
         None => LEFT.set(left),
         // SAFETY: as above.

@@ -41,7 +41,7 @@ pub(crate) fn install(symbols: Box<dyn Symbols>) {
 }
 
 /// The symbols of the main program, once there is one.
-pub(crate) fn installed() -> Option<&'static dyn Symbols> {
+pub(super) fn installed() -> Option<&'static dyn Symbols> {
     SYMBOLS.get().map(|symbols| &**symbols)
 }
 
@@ -63,7 +63,7 @@ fn is_global(handle: *mut c_void) -> bool {
 ///
 /// # Safety
 /// As `dlsym`: a live handle and a C string.
-pub(crate) unsafe extern "C" fn guest_dlsym(
+pub(super) unsafe extern "C" fn guest_dlsym(
     handle: *mut c_void,
     name: *const c_char,
 ) -> *mut c_void {
@@ -125,7 +125,7 @@ fn describe(symbols: &dyn Symbols, address: u64) -> Option<(u64, Option<Named>)>
 ///
 /// # Safety
 /// As `dladdr`: `info` is writable.
-pub(crate) unsafe extern "C" fn guest_dladdr(
+pub(super) unsafe extern "C" fn guest_dladdr(
     address: *const c_void,
     info: *mut libc::Dl_info,
 ) -> c_int {

@@ -13,7 +13,7 @@ use object::{Object as _, ObjectSymbol as _, SymbolKind};
 use crate::error::Error;
 
 /// Addresses by name.
-pub(crate) struct Executable(HashMap<Box<str>, u64>);
+pub(super) struct Executable(HashMap<Box<str>, u64>);
 
 /// Path of the running executable.
 const FILE: &str = "/proc/self/exe";

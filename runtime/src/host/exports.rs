@@ -25,7 +25,7 @@ use crate::host::elf::{
 
 /// A library and its dependences, in the order of a search. They stay loaded.
 #[derive(Debug)]
-pub(crate) struct Scope(Vec<Exports>);
+pub(super) struct Scope(Vec<Exports>);
 
 /// The kind of an exported name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +137,7 @@ impl Scope {
     }
 
     /// Whether `name` is a thread-local, by the first library that exports the name.
-    pub(crate) fn is_thread_local(&self, name: &CStr) -> bool {
+    pub(super) fn is_thread_local(&self, name: &CStr) -> bool {
         let hash = hash(name);
         let mut found = self.0.iter().filter_map(|it| it.lookup(name, hash));
         found.next().is_some_and(|it| it.info & 15 == STT_TLS)
@@ -180,7 +180,7 @@ unsafe fn link_map(handle: *mut c_void) -> Option<LinkMap> {
 ///
 /// # Safety
 /// 1. The handle is open.
-pub(crate) unsafe fn base_of(handle: *mut c_void) -> Option<u64> {
+pub(super) unsafe fn base_of(handle: *mut c_void) -> Option<u64> {
     // SAFETY: duty 1.
     unsafe { link_map(handle) }.map(|map| map.base)
 }
@@ -189,7 +189,7 @@ pub(crate) unsafe fn base_of(handle: *mut c_void) -> Option<u64> {
 ///
 /// # Safety
 /// 1. The handle is open.
-pub(crate) unsafe fn dynamic_of(handle: *mut c_void) -> Option<u64> {
+pub(super) unsafe fn dynamic_of(handle: *mut c_void) -> Option<u64> {
     // SAFETY: duty 1.
     unsafe { link_map(handle) }.map(|map| map.dynamic as u64)
 }
@@ -398,7 +398,7 @@ fn hash(name: &CStr) -> u32 {
 ///
 /// # Safety
 /// 1. The handle is open.
-pub(crate) unsafe fn ask_loader(handle: *mut c_void, name: &CStr) -> Option<u64> {
+pub(super) unsafe fn ask_loader(handle: *mut c_void, name: &CStr) -> Option<u64> {
     // SAFETY: duty 1, and a C string.
     let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
     (!address.is_null()).then_some(address as u64)

@@ -11,8 +11,8 @@
 #[repr(C)]
 pub(crate) struct Instruction {
     pub(crate) code: u16,
-    pub(crate) on_true: u8,
-    pub(crate) on_false: u8,
+    pub(super) on_true: u8,
+    pub(super) on_false: u8,
     pub(crate) k: u32,
 }
 
@@ -93,7 +93,7 @@ const ESSENTIAL: [i64; 5] = [
 /// Whether a call that the runtime's threads make could be answered by the end of the thread or of
 /// the process, by a signal or by another process. Also true if an essential call is always
 /// refused. False for a program that the kernel refuses as a filter.
-pub(crate) fn is_deadly(program: &[Instruction]) -> bool {
+pub(super) fn is_deadly(program: &[Instruction]) -> bool {
     let kills = |&call: &i64| answers(program, call as u32).kills;
     let refuses = |&call: &i64| answers(program, call as u32).refuses();
     CALLS.iter().any(kills) || ESSENTIAL.iter().any(refuses)

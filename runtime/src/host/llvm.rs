@@ -115,7 +115,7 @@ pub(crate) fn brought(dynamic: u64) -> bool {
 }
 
 /// Whether LLVM's library was loaded late, at that address.
-pub(crate) fn is_at(base: u64) -> bool {
+pub(super) fn is_at(base: u64) -> bool {
     CAME.get().is_some_and(|came| came.base == Some(base))
 }
 

@@ -64,7 +64,7 @@ pub unsafe extern "C" fn guest_prctl(
 }
 
 /// Handles a call of `prctl` before it is made.
-pub(crate) fn before_prctl(option: u64, mode: u64, program: u64) {
+pub(super) fn before_prctl(option: u64, mode: u64, program: u64) {
     if option as c_int != libc::PR_SET_SECCOMP {
         return;
     }
@@ -76,7 +76,7 @@ pub(crate) fn before_prctl(option: u64, mode: u64, program: u64) {
 }
 
 /// Handles a call of `seccomp` before it is made.
-pub(crate) fn before_seccomp(operation: u64, program: u64) {
+pub(super) fn before_seccomp(operation: u64, program: u64) {
     match operation {
         SET_STRICT => close(),
         SET_FILTER => before_filter(program),

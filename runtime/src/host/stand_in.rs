@@ -90,7 +90,7 @@ const PAGE: usize = 4096;
 /// Number of libraries opened from memory.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) const HEADER: usize = 64;
-pub(crate) const PROGRAM_HEADER: usize = 56;
+pub(super) const PROGRAM_HEADER: usize = 56;
 
 /// The library's bytes, and the offset of its thunks.
 struct Image {
@@ -234,7 +234,7 @@ pub(crate) fn elf_header(headers: u16) -> [u8; HEADER] {
 }
 
 /// Kind, flags, offset and address, size, alignment.
-pub(crate) fn program_header(
+pub(super) fn program_header(
     (kind, flags, at, size, align): (u32, u32, usize, usize, usize),
 ) -> [u8; PROGRAM_HEADER] {
     let mut header = [0; PROGRAM_HEADER];
@@ -278,7 +278,7 @@ pub(crate) fn open_for_stacks() -> Result<(), String> {
 }
 
 /// Opens a library from memory, or if memory may not be mapped for execution, from a file.
-pub(crate) fn open_bytes(bytes: &[u8]) -> Result<*mut c_void, String> {
+pub(super) fn open_bytes(bytes: &[u8]) -> Result<*mut c_void, String> {
     open_in_memory(bytes).or_else(|_| open_in_folder(bytes))
 }
 

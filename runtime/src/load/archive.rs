@@ -50,7 +50,7 @@ enum Place {
 const HEADER: u64 = 60;
 
 /// The magic number of a thin archive.
-pub(crate) const THIN: &[u8] = b"!<thin>\n";
+pub(super) const THIN: &[u8] = b"!<thin>\n";
 
 /// A member of a thin archive.
 struct Thin {
@@ -317,7 +317,7 @@ impl Index {
 /// Each file is read once: its definitions and references are kept between calls of
 /// [`Archives::next`].
 #[derive(Default)]
-pub(crate) struct Archives {
+pub(super) struct Archives {
     archives: Vec<Arc<Archive>>,
     pulled: HashSet<(usize, usize)>,
     /// Number of modules and objects of the image that were read.
@@ -338,7 +338,7 @@ impl Archives {
     }
 
     /// Makes a name count as referenced, as `-u` of linkers does.
-    pub(crate) fn mention(&mut self, name: String) {
+    pub(super) fn mention(&mut self, name: String) {
         self.want(&name);
     }
 

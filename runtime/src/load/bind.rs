@@ -25,7 +25,7 @@ pub(crate) struct Binding {
     /// By input; empty plans for objects.
     pub(crate) plans: Vec<ModulePlan>,
     /// By input and symbol: constructors and destructors whose group or variable lost.
-    pub(crate) dropped_keys: Vec<Vec<bool>>,
+    pub(super) dropped_keys: Vec<Vec<bool>>,
     /// Names that the surroundings define in place of the image's weak definitions.
     pub(crate) yielded: Vec<(Box<str>, Definition)>,
     /// Variables with memory of their own.

@@ -62,7 +62,7 @@ impl Loader {
 
     /// Gives an image the number of its local names. Another image may get it once this image is
     /// gone, and its names under both trackers are.
-    pub(crate) fn number_locals(&self, tracker: &Tracker, image: &Image) -> Result<(), Error> {
+    pub(super) fn number_locals(&self, tracker: &Tracker, image: &Image) -> Result<(), Error> {
         let suffix = self.removed.suffixes.take(|| image.number);
         image.life.keep_suffix(Arc::clone(&suffix));
         let remaining = image
@@ -78,7 +78,7 @@ impl Loader {
 
     /// Defines names of an image: names that may remain apart from the others. Variables among them
     /// are in use from here on.
-    pub(crate) fn define_names(
+    pub(super) fn define_names(
         &self,
         tracker: &Tracker,
         remaining: Option<&Remaining>,
@@ -117,7 +117,7 @@ impl Loader {
 
     /// Binds an image to those that its own definitions yielded to, under `tracker` until it is
     /// removed.
-    pub(crate) fn bind_to(
+    pub(super) fn bind_to(
         &self,
         tracker: &Tracker,
         life: &Arc<Life>,

@@ -97,7 +97,7 @@ impl Loader {
     }
 
     /// Whether a linker defines `name`, if referenced, for a program with this main dylib.
-    pub(crate) fn is_linkers(&self, dylib: &Dylib, name: &str) -> bool {
+    pub(super) fn is_linkers(&self, dylib: &Dylib, name: &str) -> bool {
         // The process's answer is not a definition of the program.
         self.is_program()
             && is_linkers(name)
@@ -111,7 +111,7 @@ impl Loader {
     }
 
     /// Names of linkers that modules of an image reference, and that have no definition.
-    pub(crate) fn edge_names(&self, dylib: &Dylib, image: &Image, edges: &Edges) -> Vec<Name> {
+    pub(super) fn edge_names(&self, dylib: &Dylib, image: &Image, edges: &Edges) -> Vec<Name> {
         let mentioned = mentioned(image);
         let found = mentioned.into_iter().filter_map(|name| {
             let address = edges.find(name)?;
@@ -160,7 +160,7 @@ fn mentioned(image: &Image) -> HashSet<&str> {
 }
 
 /// Puts such tables into an object of variables, whose next section is `first`.
-pub(crate) fn define_headers<'d>(
+pub(super) fn define_headers<'d>(
     headers: &'d [(&'static str, Vec<u8>)],
     variables: &mut Variables<'d>,
     first: u32,

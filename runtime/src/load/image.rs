@@ -108,7 +108,7 @@ pub(super) type Bodies = HashMap<Box<str>, Range<u64>>;
 pub(super) type Yielded = Vec<(Box<str>, Vec<u8>)>;
 
 /// The names of an image's files, for messages.
-pub(crate) fn names_of_files(image: &Image) -> String {
+pub(super) fn names_of_files(image: &Image) -> String {
     let modules = image.modules.iter();
     let modules = modules.map(|(_, module)| module.readers.bitcode().name());
     let objects = image.objects.iter().map(|(name, _)| name.as_str());

@@ -10,14 +10,14 @@ pub(crate) struct ObjectSymbol {
     /// Whether no other strong definition may exist.
     pub(crate) strong: bool,
     /// Whether it is a tentative definition.
-    pub(crate) common: bool,
+    pub(super) common: bool,
     pub(crate) hidden: bool,
     pub(crate) data: bool,
     pub(crate) thread_local: bool,
     /// Whether it is in a COMDAT group: other files may have a copy.
     pub(crate) grouped: bool,
     /// Whether its code finds the definition at any distance.
-    pub(crate) far: bool,
+    pub(super) far: bool,
     pub(crate) size: u64,
 }
 

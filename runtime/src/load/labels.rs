@@ -42,7 +42,7 @@ pub(crate) struct Assembled {
 }
 
 /// The labels of a module, and the plan by which its functions reach them.
-pub(crate) struct Labelled {
+pub(super) struct Labelled {
     module: Arc<Module>,
     labels: Labels,
     plan: ModulePlan,
@@ -104,7 +104,7 @@ impl Labelled {
     }
 
     /// Takes the names to be defined.
-    pub(crate) fn take_names(&mut self) -> Vec<Name> {
+    pub(super) fn take_names(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.names)
     }
 

@@ -55,7 +55,7 @@ pub(crate) fn is_function(place: &Place<'_>) -> bool {
 impl Loader {
     /// Gives the functions of an image's objects stubs and names, and redirects references to the
     /// stubs. The first `ours` objects are not the user's.
-    pub(crate) fn stub_objects(
+    pub(super) fn stub_objects(
         self: &Arc<Self>,
         tracker: &Tracker,
         image: &Image,

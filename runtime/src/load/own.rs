@@ -48,12 +48,12 @@ fn link_name(name: &str, image: u64) -> String {
 }
 
 /// Whether a link name refers to some image's own definition.
-pub(crate) fn is_link_name(name: &str) -> bool {
+pub(super) fn is_link_name(name: &str) -> bool {
     name.ends_with(SUFFIX)
 }
 
 /// Whether each image has its own definition of a name.
-pub(crate) fn is_one(name: &str) -> bool {
+pub(super) fn is_one(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
@@ -115,7 +115,7 @@ impl Loader {
 
     /// Makes an image's own definitions, if it or one of the object files in `graph` references
     /// them.
-    pub(crate) fn provide_own(
+    pub(super) fn provide_own(
         self: &Arc<Self>,
         tracker: &Tracker,
         image: &Image,

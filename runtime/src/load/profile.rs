@@ -24,7 +24,7 @@ const MAJOR: &str = "22";
 ///
 /// # Errors
 /// An object that cannot be read.
-pub(crate) fn is_counted(image: &Image) -> Result<bool, Error> {
+pub(super) fn is_counted(image: &Image) -> Result<bool, Error> {
     for (_, module) in &image.modules {
         let symbols = &module.readers.summary().symbols;
         let counter = |name: &str| name.starts_with(COUNTERS);
@@ -45,7 +45,7 @@ pub(crate) fn is_counted(image: &Image) -> Result<bool, Error> {
 
 /// The input that a program with counters needs besides its files, as with clang: the member of an
 /// archive that writes its profile, or else the archive.
-pub(crate) fn add_runtime(archives: &mut Archives, image: &Image) -> Result<Vec<Source>, Error> {
+pub(super) fn add_runtime(archives: &mut Archives, image: &Image) -> Result<Vec<Source>, Error> {
     archives.mention(RUNTIME.to_owned());
     let members = archives.next(image)?;
     match archive() {

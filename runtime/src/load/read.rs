@@ -20,7 +20,7 @@ impl Loader {
     }
 
     /// Like [`Loader::read_module`], for IR text.
-    pub(crate) fn read_text(&self, file: &str, text: &str, dylib: &Dylib) -> Result<Module, Error> {
+    pub(super) fn read_text(&self, file: &str, text: &str, dylib: &Dylib) -> Result<Module, Error> {
         if self.layers.look.is_some() {
             return self.read_module(Bitcode::from_ir_text(file, text)?, dylib);
         }

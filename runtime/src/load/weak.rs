@@ -66,7 +66,7 @@ impl Surroundings {
 
 impl Surroundings {
     /// The definition to which that of a module yields.
-    pub(crate) fn of_symbol(&self, info: &SymbolInfo) -> Option<Definition> {
+    pub(super) fn of_symbol(&self, info: &SymbolInfo) -> Option<Definition> {
         self.find(reach_of_symbol(info, self.program)?, &info.name)
     }
 

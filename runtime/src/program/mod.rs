@@ -5,5 +5,5 @@
 //! | [`run`] | loads a program, runs it as the program of this process, and ends with its status |
 //! | [`outputs`] | files that are written when it ends |
 
-pub(crate) mod outputs;
+mod outputs;
 pub(crate) mod run;

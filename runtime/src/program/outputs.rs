@@ -14,7 +14,7 @@ use crate::tiers::diary::PolicyText;
 use crate::told::stats::StatsFormat;
 
 /// The outputs of a run, written at its end.
-pub(crate) struct Outputs {
+pub(super) struct Outputs {
     /// The process of the run: a child of a fork writes nothing.
     process: u32,
     stats: Option<StatsFormat>,
@@ -62,7 +62,7 @@ impl Outputs {
     }
 
     /// Whether the outputs need events of the run.
-    pub(crate) fn want_events(&self) -> bool {
+    pub(super) fn want_events(&self) -> bool {
         self.stats.is_some() || self.trace.is_some() || self.report.is_some()
     }
 

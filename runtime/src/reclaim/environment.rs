@@ -76,7 +76,7 @@ impl Hands {
 }
 
 /// The space that holds a piece of code.
-pub(crate) fn space_of(memory: &Sealed) -> Space {
+pub(super) fn space_of(memory: &Sealed) -> Space {
     space(memory.space())
 }
 

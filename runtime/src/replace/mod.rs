@@ -264,7 +264,7 @@ pub struct Replaced {
 }
 
 /// A handle of an embedder that keeps the session as long as it lives.
-pub(crate) type SessionHandle = Arc<dyn Any + Send + Sync>;
+type SessionHandle = Arc<dyn Any + Send + Sync>;
 
 impl fmt::Debug for Replaced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -73,7 +73,7 @@ pub(super) struct OnStacks {
 
 /// Code that is, or was, replaced.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct OldCode {
+pub(super) struct OldCode {
     /// Sorted, apart from each other. Native code is in no block, and stays.
     ranges: Vec<(Range<u64>, FunctionId, Option<BlockId>)>,
 }

@@ -104,7 +104,7 @@ pub(crate) struct Set {
     pub(super) moved: Vec<Moved>,
     /// Removes the data and the names that came with the set, once its functions are removed. While
     /// it is held, they stay.
-    pub(crate) _tracker: Option<Tracked>,
+    pub(super) _tracker: Option<Tracked>,
 }
 
 struct History {

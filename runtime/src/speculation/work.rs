@@ -186,7 +186,7 @@ impl Speculation {
 
     /// Learns the new first calls, and the calls they may lead to; returns whether there were
     /// news. Threads other than workers may call it, too.
-    pub(crate) fn learn_first_calls(&self) -> bool {
+    pub(super) fn learn_first_calls(&self) -> bool {
         let (mail, told) = {
             let mut front = self.front();
             let told = std::mem::take(&mut front.news);

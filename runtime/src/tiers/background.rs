@@ -50,7 +50,7 @@ pub(crate) fn start(core: &Arc<TierState>) -> Result<(), Error> {
 }
 
 /// A version that was published in the background.
-pub(crate) struct Runs {
+pub(super) struct Runs {
     pub(super) request: Request,
     /// Whether the code counts its entries and back edges.
     pub(super) counters: bool,
@@ -238,7 +238,7 @@ impl TierState {
     }
 
     /// Starts a worker if there may be another.
-    pub(crate) fn add_worker(self: &Arc<Self>, mut jobs: MutexGuard<'_, Jobs>) {
+    pub(super) fn add_worker(self: &Arc<Self>, mut jobs: MutexGuard<'_, Jobs>) {
         if jobs.workers >= self.background_jobs() {
             return;
         }
@@ -356,7 +356,7 @@ impl TierState {
     }
 
     /// Ends a job that took this much processor time; returns the text of a panic.
-    pub(crate) fn end_job(
+    pub(super) fn end_job(
         self: &Arc<Self>,
         job: Job,
         request: Request,
@@ -384,7 +384,7 @@ impl TierState {
 
     /// Tells the controller that the compile it asked for as `decided` has ended, and the version
     /// that runs now, if it was published. Starts the jobs that follow.
-    pub(crate) fn job_ended(
+    pub(super) fn job_ended(
         self: &Arc<Self>,
         decided: VersionId,
         outcome: Outcome,

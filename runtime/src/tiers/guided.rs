@@ -55,7 +55,7 @@ struct Counting {
 
 /// The controller's request behind a guided version.
 #[derive(Clone, Copy)]
-pub(crate) struct Decided {
+pub(super) struct Decided {
     pub(crate) version: VersionId,
     /// Processor time spent on it before.
     pub(crate) spent: Duration,
@@ -96,7 +96,7 @@ impl Profiles {
     }
 
     /// The controller's request that led to `version`.
-    pub(crate) fn decided(&self, version: VersionId) -> Decided {
+    pub(super) fn decided(&self, version: VersionId) -> Decided {
         let spent = Duration::ZERO;
         let itself = Decided { version, spent };
         self.lock().decided.remove(&version).unwrap_or(itself)

@@ -43,7 +43,7 @@ use crate::version::request::Request;
 pub(crate) struct Job {
     pub(crate) request: Request,
     /// The controller's request: a guided version has a number of its own.
-    pub(crate) decided: VersionId,
+    pub(super) decided: VersionId,
     pub(crate) queued: Duration,
     /// Whether the code counts its entries.
     pub(crate) counters: bool,
@@ -68,7 +68,7 @@ pub(crate) struct Jobs {
     running: Vec<Running>,
     pub(crate) idle: Vec<Thread>,
     pub(crate) workers: usize,
-    pub(crate) warmth: Warmth,
+    pub(super) warmth: Warmth,
     /// Nothing begins any more.
     over: bool,
 }

@@ -25,7 +25,7 @@ pub(crate) mod background;
 mod churn;
 pub(crate) mod diary;
 pub(crate) mod eviction;
-pub(crate) mod guided;
+mod guided;
 pub(crate) mod jobs;
 mod outcome;
 pub(crate) mod sampling;
@@ -66,7 +66,7 @@ pub(crate) struct TierState {
     jobs: Mutex<Jobs>,
     /// When the controller's thread looks again, in ns since the session was made; `u64::MAX` while
     /// it is awake. A hint: a thread that sees too late a time wakes it in vain.
-    pub(crate) asleep_until: AtomicU64,
+    asleep_until: AtomicU64,
     pub(crate) thread: Mutex<Option<Thread>>,
     /// Under [`Tiers::Churn`], the functions with code and their tiers; next in turn first.
     churned: Mutex<VecDeque<(FunctionId, Tier)>>,
@@ -168,7 +168,7 @@ impl TierState {
 
     /// The next function in turn that is to change its tier, and the tier it goes to;
     /// `None` unless functions are churned.
-    pub(crate) fn next_churned(&self) -> Option<(FunctionId, Tier)> {
+    fn next_churned(&self) -> Option<(FunctionId, Tier)> {
         if self.settings.tiers != Tiers::Churn {
             return None;
         }
@@ -180,11 +180,11 @@ impl TierState {
     }
 
     /// Removes a function from the churned ones: it was removed.
-    pub(crate) fn end_churn_of(&self, id: FunctionId) {
+    fn end_churn_of(&self, id: FunctionId) {
         self.churned().retain(|&(churned, _)| churned != id);
     }
 
-    pub(crate) fn churned_functions(&self) -> usize {
+    fn churned_functions(&self) -> usize {
         self.churned().len()
     }
 
@@ -233,7 +233,7 @@ impl TierState {
         }
     }
 
-    pub(crate) fn on_samples(
+    fn on_samples(
         &self,
         now: Nanos,
         id: FunctionId,
@@ -252,7 +252,7 @@ impl TierState {
         Duration::from_nanos(self.control().controller.quiet(nanos(now)).0)
     }
 
-    pub(crate) fn on_sampling(&self, period: Option<Nanos>) {
+    fn on_sampling(&self, period: Option<Nanos>) {
         self.control().controller.on_sampling(period);
     }
 

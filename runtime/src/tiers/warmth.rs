@@ -50,7 +50,7 @@ const NICENESS: i32 = 5;
 
 /// Whether LLVM was made ready for a first compile in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Warmth {
+pub(super) enum Warmth {
     /// No warm-up was requested.
     #[default]
     Cold,
@@ -127,7 +127,7 @@ impl TierState {
     /// Lowers the priority of the calling worker from its first job on. A thread that loads LLVM
     /// holds the dynamic loader's lock, and the end of the process waits for that: seconds on a
     /// busy machine, at low priority. So LLVM is loaded before. Under a pass.
-    pub(crate) fn before_first(&self, turn: &Turn) {
+    pub(super) fn before_first(&self, turn: &Turn) {
         let needed = match turn {
             Turn::Compile(job) => matches!(self.body(job.request.function), Some(Body::Module(_))),
             Turn::WarmUp => true,
@@ -142,7 +142,7 @@ impl TierState {
     }
 
     /// Makes LLVM ready until there is a job; returns the text of a panic. Under a pass.
-    pub(crate) fn warm_up(self: &Arc<Self>) -> Option<String> {
+    pub(super) fn warm_up(self: &Arc<Self>) -> Option<String> {
         let on_fatal = {
             let core = Arc::clone(self);
             move |message: &str| {

@@ -4,7 +4,7 @@ use crate::speculation::SpeculationStats;
 
 impl SpeculationStats {
     /// Compiles in vain so far.
-    pub(crate) fn wasted(&self) -> u64 {
+    pub(super) fn wasted(&self) -> u64 {
         self.compiled.saturating_sub(self.called)
     }
 

@@ -13,7 +13,7 @@
 
 mod ahead;
 pub(crate) mod coverage;
-pub(crate) mod holdings;
+mod holdings;
 pub(crate) mod parts;
 pub(crate) mod recording;
 pub(crate) mod stats;

@@ -100,7 +100,7 @@ impl Session {
     }
 
     /// Where time went, if that is measured.
-    pub(crate) fn part_stats(&self) -> Option<PartStats> {
+    pub(super) fn part_stats(&self) -> Option<PartStats> {
         let before = *self.counters.before.get()?;
         let parts = &self.counters.parts;
         let parts = Part::ALL.map(|part| (part, parts.spent(part))).to_vec();

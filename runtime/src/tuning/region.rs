@@ -349,13 +349,13 @@ mod tests {
 
 /// A function to be tuned.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Root {
+pub(super) struct Root {
     pub(crate) id: FunctionId,
     pub(crate) version: VersionId,
     pub(crate) tier: Tier,
     /// Time of the program per unit of work.
-    pub(crate) per_unit: Nanos,
+    pub(super) per_unit: Nanos,
     pub(crate) unit: TuningUnit,
     /// Time of the program per entry.
-    pub(crate) per_entry: Nanos,
+    pub(super) per_entry: Nanos,
 }

@@ -96,7 +96,7 @@ impl BodyNames {
     }
 
     /// Whether the unit's `symbol` has a stub.
-    pub(crate) fn has_stub(&self, symbol: Symbol) -> bool {
+    pub(super) fn has_stub(&self, symbol: Symbol) -> bool {
         self.bodies.contains_key(&symbol)
     }
 

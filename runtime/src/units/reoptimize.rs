@@ -286,7 +286,7 @@ impl Session {
 
     /// Requests better code from the unit of a function, and waits until it is ready. Under a pass,
     /// on a thread for code of embedders.
-    pub(crate) fn build_better(
+    pub(super) fn build_better(
         self: &Arc<Self>,
         request: Request,
         unit: &UnitBody,
@@ -324,7 +324,7 @@ impl Session {
     }
 
     /// Whether the code of a function still is that unit's.
-    pub(crate) fn is_of_unit(&self, id: FunctionId, unit: &UnitBody) -> bool {
+    pub(super) fn is_of_unit(&self, id: FunctionId, unit: &UnitBody) -> bool {
         matches!(self.body(id), Some(Body::Unit(own)) if own.symbol == unit.symbol)
     }
 

@@ -149,7 +149,7 @@ impl Unit for BodyUnit {
 impl Compiler {
     /// Builds the version of a request. If the code of the first version can never be exchanged,
     /// the best possible version.
-    pub(crate) fn build_once_or_for_good(
+    pub(super) fn build_once_or_for_good(
         self: &Arc<Self>,
         mut request: Request,
         how: Compile,

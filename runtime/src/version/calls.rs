@@ -34,7 +34,7 @@ use crate::version::partition::Partition;
 use crate::version::request::Request;
 
 /// The parts of a session that a worker uses and keeps: the compiler, and the rooms above it.
-pub(crate) struct Workplace {
+pub(super) struct Workplace {
     compiler: Arc<Compiler>,
     engines: Arc<dyn Engines>,
 }

@@ -67,7 +67,7 @@ impl VersionChoices {
     }
 
     /// True if nothing is inlined across modules.
-    pub(crate) fn is_apart(&self) -> bool {
+    pub(super) fn is_apart(&self) -> bool {
         self.apart
     }
 

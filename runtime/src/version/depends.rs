@@ -21,7 +21,7 @@ impl Compiler {
     }
 
     /// Functions of its own module whose bodies were visible to the compile.
-    pub(crate) fn bodies_in_sight(&self, id: FunctionId, built: &Built) -> Arc<[FunctionId]> {
+    pub(super) fn bodies_in_sight(&self, id: FunctionId, built: &Built) -> Arc<[FunctionId]> {
         let depends = built.compiled.depends.iter().copied();
         let bodies: Vec<Dependence> = depends
             .filter(|on| on.kind == DependenceKind::Body)
@@ -53,7 +53,7 @@ impl Compiler {
     }
 
     /// The functions among the dependences `uses` in `module`.
-    pub(crate) fn functions_of(
+    pub(super) fn functions_of(
         &self,
         module: &Module,
         plan: &ModulePlan,

@@ -237,7 +237,7 @@ pub(crate) trait Engines: Send + Sync {
 }
 
 /// Stands for the rooms above after the session has ended.
-pub(crate) struct NoEngines;
+pub(super) struct NoEngines;
 
 impl Engines for NoEngines {
     fn improve(

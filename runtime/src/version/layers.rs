@@ -134,7 +134,7 @@ impl Layers {
     }
 
     /// Whether layers may change code after its compile.
-    pub(crate) fn changes_code(&self) -> bool {
+    pub(super) fn changes_code(&self) -> bool {
         self.changes_objects() || !self.links.is_empty()
     }
 
@@ -146,7 +146,7 @@ impl Layers {
     }
 
     /// The cached result of a compile.
-    pub(crate) fn cached(&self, key: &Key) -> Option<uruk_codegen::Compiled> {
+    pub(super) fn cached(&self, key: &Key) -> Option<uruk_codegen::Compiled> {
         uruk_codegen::Compiled::from_bytes(&self.cache.as_ref()?.get(key)?)
     }
 

@@ -73,7 +73,7 @@ fn may_name(parcel: &Parcel, labels: &Labels) -> bool {
 
 /// The bodies one compile is offered.
 #[derive(Default)]
-pub(crate) struct Crossing {
+pub(super) struct Crossing {
     offers: Vec<Offer>,
     /// By offer: the function, its body, and the sources of the parcel.
     sources: Vec<(FunctionId, Function, Arc<[FunctionId]>)>,
@@ -125,7 +125,7 @@ impl Compiler {
     ///
     /// # Errors
     /// A body of its own module that cannot be read; cancellation of the compile.
-    pub(crate) fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
+    pub(super) fn crossing(&self, body: &BodyOf, how: &Compile) -> Result<Crossing, Error> {
         let mut crossing = Crossing::default();
         let alone = how.alone || how.tier == Tier::Baseline || !body.crosses;
         if alone || self.choices.is_apart() || self.bound.is_one_module() {

@@ -23,7 +23,7 @@ pub(crate) struct BodyOf {
 
 impl Compiler {
     /// The body from which a version of `id` is compiled.
-    pub(crate) fn body_of(&self, id: FunctionId) -> Result<BodyOf, Error> {
+    pub(super) fn body_of(&self, id: FunctionId) -> Result<BodyOf, Error> {
         let function = self.function(id).ok_or_else(|| {
             let function = self.name_of(id);
             match self.body(id) {

@@ -48,7 +48,7 @@ impl Compiler {
     }
 
     /// The functions of its module that `id` rarely calls.
-    pub(crate) fn rare(self: &Arc<Self>, id: FunctionId) -> Rare {
+    pub(super) fn rare(self: &Arc<Self>, id: FunctionId) -> Rare {
         let events = self.events_of(id);
         let Some(function) = self.function(id).filter(|_| events >= LEAST) else {
             return Rare::default();

@@ -20,7 +20,7 @@ use crate::version::partition::Partition;
 impl Compiler {
     /// Compiles the functions of the part that `id` is in; returns the text of a panic. On a
     /// worker, without a pass. `lost` starts another thread in its place.
-    pub(crate) fn make_together(
+    pub(super) fn make_together(
         self: &Arc<Self>,
         id: FunctionId,
         lost: &OnLostThread,

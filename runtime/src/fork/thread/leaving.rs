@@ -60,7 +60,7 @@ fn now() -> u64 {
 }
 
 /// Ids of threads that were noted a moment ago.
-pub(crate) fn recent() -> impl Iterator<Item = i32> {
+pub(in crate::fork) fn recent() -> impl Iterator<Item = i32> {
     let now = now();
     let slots = LEAVING.iter().zip(&NOTED);
     let recent =

@@ -65,7 +65,7 @@ pub(crate) fn after_fork_child() {
 }
 
 /// Ends all threads that wait, after [`sandbox::begin_to_end`]. Under a pass.
-pub(crate) fn end_all() {
+pub(in crate::fork) fn end_all() {
     for bed in resting().drain(..) {
         bed.word.store(GIVEN, Ordering::Release);
         futex::wake(&bed.word, 1);

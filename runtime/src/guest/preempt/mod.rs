@@ -493,6 +493,6 @@ pub(crate) fn is_seen(name: &str) -> bool {
 
 /// The address that guest code gets for a name that the loader found at `address` in the global
 /// scope.
-pub(crate) fn behind_gate(name: &CStr, address: u64) -> u64 {
+pub(super) fn behind_gate(name: &CStr, address: u64) -> u64 {
     gates::behind(name, address).unwrap_or(address)
 }

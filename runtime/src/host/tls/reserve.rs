@@ -39,7 +39,7 @@ fn reserve() -> *mut u8 {
 static RESERVED: AtomicUsize = AtomicUsize::new(0);
 
 /// Takes `size` bytes if they are free; returns their offset from the thread pointer.
-pub(crate) fn take_static(size: usize, align: usize) -> Option<i64> {
+pub(in crate::host) fn take_static(size: usize, align: usize) -> Option<i64> {
     if align > RESERVE_ALIGN {
         return None;
     }
@@ -67,7 +67,7 @@ pub(crate) fn thread_pointer() -> i64 {
 
 /// The thread-locals of the executable: the address of the image that new threads copy, its bytes,
 /// those of a thread's block, and the alignment.
-pub(crate) fn of_executable() -> Option<(u64, [u64; 3])> {
+pub(in crate::host) fn of_executable() -> Option<(u64, [u64; 3])> {
     let (info, tls) = executable()?;
     let at = info.dlpi_addr.wrapping_add(tls.p_vaddr);
     Some((at, [tls.p_filesz, tls.p_memsz, tls.p_align]))
@@ -105,7 +105,7 @@ fn image_of_reserve() -> Option<*mut u8> {
 }
 
 /// Writes a template into the main thread's reserve and the image of new threads.
-pub(crate) fn fill_static(offset: i64, image: &[u8], size: usize) {
+pub(in crate::host) fn fill_static(offset: i64, image: &[u8], size: usize) {
     let Some(base) = image_of_reserve() else {
         return;
     };
@@ -144,7 +144,7 @@ pub(crate) fn fill_static(offset: i64, image: &[u8], size: usize) {
 }
 
 /// Copies templates into the calling thread that were filled in after it started.
-pub(crate) fn refresh() {
+pub(in crate::host) fn refresh() {
     if let Some(image) = image_of_reserve() {
         let used = RESERVED.load(Ordering::Relaxed);
         let mine = reserve();

@@ -31,7 +31,7 @@ static ROOM: OnceLock<Option<Room>> = OnceLock::new();
 
 /// The room, if a template was placed in it. Takes no lock of the loader: threads that prepare for
 /// guest code call this, and handlers may wait for them.
-pub(crate) fn in_use() -> Option<&'static Room> {
+pub(in crate::host) fn in_use() -> Option<&'static Room> {
     let room = ROOM.get()?.as_ref();
     room.filter(|room| room.used.load(Ordering::Relaxed) != 0)
 }
@@ -118,7 +118,7 @@ impl Room {
     }
 
     /// Copies the template into the calling thread if it was filled in after it started.
-    pub(crate) fn refresh(&self) {
+    pub(in crate::host) fn refresh(&self) {
         let used = self.used.load(Ordering::Relaxed);
         let mine = (thread_pointer() + self.offset) as *mut u8;
         // SAFETY: the first `used` bytes of both; this thread's copy is not in use yet.

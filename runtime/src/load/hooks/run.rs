@@ -157,7 +157,7 @@ impl Loader {
     }
 
     /// Whether destructors are left of images with a selected life. Under a pass.
-    pub(crate) fn has_destructors(&self, wanted: impl Fn(u64) -> bool) -> bool {
+    pub(in crate::load) fn has_destructors(&self, wanted: impl Fn(u64) -> bool) -> bool {
         self.destructors().are_left(wanted)
     }
 }

@@ -19,7 +19,7 @@ use uruk_session::Dylib;
 impl Loader {
     /// Finds the definitions to which weak ones yield, in modules and objects that are added to
     /// `dylib`.
-    pub(crate) fn surroundings<'a>(
+    pub(in crate::load) fn surroundings<'a>(
         &self,
         dylib: &Dylib,
         symbols: impl Iterator<Item = &'a SymbolInfo>,
@@ -81,7 +81,7 @@ struct Yielded<'a> {
 impl Loader {
     /// Checks that a yielding definition has the kind of the existing one, and that a tentative
     /// definition is no larger.
-    pub(crate) fn check_yielded(
+    pub(in crate::load) fn check_yielded(
         self: &Arc<Self>,
         dylib: &Dylib,
         image: &Image,

@@ -19,7 +19,7 @@ impl TierState {
     ///
     /// # Errors
     /// The errors of the compile of that version; or that it was cancelled.
-    pub(crate) fn profile_first(
+    pub(in crate::tiers) fn profile_first(
         self: &Arc<Self>,
         request: Request,
         queued: Duration,

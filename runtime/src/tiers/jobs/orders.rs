@@ -11,7 +11,12 @@ use uruk_tiering::Outcome;
 
 impl TierState {
     /// Puts a job into the queue, and makes sure that a worker takes it.
-    pub(crate) fn put_job(self: &Arc<Self>, request: Request, decided: VersionId, counters: bool) {
+    pub(in crate::tiers) fn put_job(
+        self: &Arc<Self>,
+        request: Request,
+        decided: VersionId,
+        counters: bool,
+    ) {
         let job = Job {
             request,
             decided,
@@ -39,7 +44,7 @@ impl TierState {
 
     /// Puts a job back that a fork interrupted, for the calling worker or one that is free before:
     /// it comes first. `request` is the step that it had reached.
-    pub(crate) fn put_again(&self, request: Request, job: Job) {
+    pub(in crate::tiers) fn put_again(&self, request: Request, job: Job) {
         let mut jobs = self.jobs();
         if !jobs.over {
             jobs.waiting.push_front(Job {

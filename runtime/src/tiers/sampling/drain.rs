@@ -60,7 +60,7 @@ impl TierState {
 
     /// Opens a source once the program has run for long enough. A thread of its own does it: the
     /// kernel takes 10 to 30 ms, in which the controller's thread could not read the counters.
-    pub(crate) fn open_samples(self: &Arc<Self>) {
+    pub(in crate::tiers) fn open_samples(self: &Arc<Self>) {
         let sampling = &self.sampling;
         if sampling.choice == Choice::Off {
             return;
