@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, HashSet};
 use uruk_base::{Change, Nanos, Tier, Variant, VersionId};
 use uruk_tiering::tuning::{Drift, Interval, Verdict};
 
-#[cfg(doc)]
-use crate::tuning::views::TuningUnit;
 use crate::tuning::views::TuningUnit;
 use uruk_base::FunctionId;
 
