@@ -85,7 +85,7 @@ fn an_unregistered_stack_is_found_in_memory() {
     store(word, code.at() + 21);
     let report = search(&roots, &code);
     assert!(report.complete && report.memory.is_none(), "{report:#?}");
-    assert_eq!(report.kept, [false], "nobody told of it: {report:#?}");
+    assert_eq!(report.kept, [false], "it was not registered: {report:#?}");
     roots.search_memory(LIMIT, false);
     let kept = |value: u64| {
         store(word, value);

@@ -58,7 +58,7 @@ impl Reclaim {
         if let Some(sp) = report.unknown_stack {
             match search.choice() {
                 Stacks::Told => self.keep_code(&format!(
-                    "a thread runs on a stack at {sp:#x} that nobody told of (see \
+                    "a thread runs on a stack at {sp:#x} that was not registered (see \
                      `Jit::register_stack`)"
                 )),
                 _ => search.begin(|| format!("a thread is on one at {sp:#x}")),
@@ -71,7 +71,7 @@ impl Reclaim {
     fn tell_of_search(&self) {
         if let Some(cause) = self.stacks.take_cause() {
             tracing::info!(
-                "the program has stacks that nobody told of ({cause}): \
+                "the program has stacks that were not registered ({cause}): \
                  all memory is searched before code is freed"
             );
             let at = self.events.now();
