@@ -114,7 +114,7 @@ pub use crate::stacks::foreign::note_copied_text;
 pub use crate::told::coverage::{BaselineCoverage, baseline_coverage};
 pub use crate::told::parts::PartStats;
 pub use crate::told::stats::{MemoryStats, Stats, StatsFormat};
-pub use crate::tuning::views::{TrialView, TuningStats, TuningUnit, TuningView};
+pub use crate::tuning::views::{TrialView, TuningStats, TuningView};
 pub use crate::units::{LazyObject, Members, ObjectBuilder, Reference};
 pub use crate::version::baseline::Baseline;
 pub use crate::version::layers::{
@@ -136,7 +136,7 @@ pub use uruk_reclaim::{Config as ReclaimConfig, Kind as ReclaimKind, Stacks};
 pub use uruk_session::{Dump, DylibDump, Names, SessionError, SymbolDump, TrackerKey};
 pub use uruk_stubs::StubError;
 pub use uruk_tiering::Config as PolicyConfig;
-pub use uruk_tiering::tuning::{Interval as TuningInterval, Verdict as TuningVerdict};
+pub use uruk_tiering::tuning::{Interval as TuningInterval, TuningUnit, Verdict as TuningVerdict};
 pub use uruk_unwind::{DwarfEhBases, find_fde};
 
 /// Functions that a library which is loaded into a native program exports under names of the C

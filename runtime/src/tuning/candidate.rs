@@ -5,39 +5,49 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::{debug, warn};
-use uruk_base::{Change, FunctionId, Inlining, Nanos, Tier, Variant};
+use uruk_base::{FunctionId, Inlining, Nanos, Tier};
 use uruk_codegen::{Cancellation, Compile, Counters, fatal};
-use uruk_tiering::tuning::{Arm, Known, Shape};
+use uruk_tiering::tuning::{Arm, Arms, Candidate, Possible, Root, Shape};
 use uruk_tiering::{Publication, Purpose};
 
-use super::region::{Phase, Region};
 use super::short::Shorts;
 use crate::error::Error;
 use crate::fork::{gate, panics};
 use crate::host::clock::nanos;
 use crate::host::clock::thread_time;
 use crate::tuning::Tuning;
-use crate::tuning::region::Root;
 use crate::version::request::Made;
 use crate::version::request::Request;
 
 /// Minimal expected cost of a compile.
 const COMPILE: Nanos = Nanos::from_ms(15);
 
-/// Maximal trials of one root, after which it is settled, even if candidates are left.
-const TRIALS: usize = 80;
-
 /// Maximal callees that are compiled at tier 2 before a function that calls them is tried.
 const CALLEES: usize = 8;
 
-/// A version to try on a root.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Candidate {
-    pub(super) tier: Tier,
-    pub(super) variant: Variant,
-    /// The change of the variant; `None` for code of tier 2 in place of tier 3's, for the reverse,
-    /// and for native code.
-    pub(super) change: Option<Change>,
+/// The progress of a trial from its candidate to its result.
+struct Ongoing {
+    candidate: Candidate,
+    shape: Shape,
+    /// Which of the two versions is native code.
+    native: Option<Arm>,
+    /// Processor time that the trial is expected to cost.
+    expected: Nanos,
+    /// Processor time of the tuner's thread before it began.
+    before: Duration,
+}
+
+impl Ongoing {
+    /// Whether native code is the candidate. Code slower than native code must be replaced in any
+    /// case, so such a trial needs no credit.
+    fn is_free(&self) -> bool {
+        self.native == Some(Arm::Candidate)
+    }
+
+    /// Processor time of the tuner's thread so far.
+    fn cost(&self) -> Nanos {
+        nanos(thread_time().saturating_sub(self.before))
+    }
 }
 
 impl Tuning {
@@ -51,49 +61,69 @@ impl Tuning {
             drop(pass);
             return self.count_root(root);
         }
-        let before = thread_time();
-        let shape = self.shape_of(root.id);
-        let Some(candidate) = self.next_candidate(root, shape) else {
+        let Some(trial) = self.plan_trial(&root) else {
             return;
         };
-        let native = match contested {
-            true => Some(Arm::Incumbent),
-            false => (candidate.tier == Tier::Native).then_some(Arm::Candidate),
-        };
-        let slice = super::trial::slice(root.per_unit);
-        // About ten slices of a candidate that is a tenth slower.
-        let expected = self.expected_compile(root.id, candidate.tier);
-        let expected = Nanos(expected.0 + nanos(slice).0);
-        // Code slower than native code must be replaced in any case.
-        let free = native == Some(Arm::Candidate);
-        if !free && !self.state().account.affords(expected) {
-            return;
-        }
         if !self.tiers.control().controller.hold(root.id) {
             return;
         }
         self.state().held = Some(root.id);
-        let made = match free {
+        let made = match trial.is_free() {
             true => self.make_native(root.id),
-            false => self.make_candidate(root.id, candidate),
+            false => self.make_candidate(root.id, trial.candidate),
         };
-        if !free {
-            let cost = nanos(thread_time().saturating_sub(before));
-            self.note_compile(root.id, candidate.tier, cost);
+        if !trial.is_free() {
+            self.note_compile(root.id, trial.candidate.tier, trial.cost());
         }
-        let Some(made) = made else {
-            let cost = nanos(thread_time().saturating_sub(before));
-            self.state().account.lost(cost);
-            self.unhold(root.id);
-            return self.note_untried(root.id, candidate);
+        match made {
+            Some(made) => {
+                drop(pass);
+                self.compare(root, &made, &trial, shorts);
+            }
+            None => {
+                self.state().account.lost(trial.cost());
+                self.note_untried(root.id, trial.candidate);
+            }
+        }
+        let _pass = gate::enter();
+        self.unhold(root.id);
+    }
+
+    /// The next trial of a root, if there is a candidate that the account affords.
+    fn plan_trial(&self, root: &Root) -> Option<Ongoing> {
+        let before = thread_time();
+        let shape = self.shape_of(root.id);
+        let candidate = self.next_candidate(root, shape)?;
+        let native = match root.tier == Tier::Native {
+            true => Some(Arm::Incumbent),
+            false => (candidate.tier == Tier::Native).then_some(Arm::Candidate),
         };
+        // About ten slices of a candidate that is a tenth slower.
+        let expected = self.expected_compile(root.id, candidate.tier);
+        let expected = Nanos(expected.0 + nanos(root.slice()).0);
+        let trial = Ongoing {
+            candidate,
+            shape,
+            native,
+            expected,
+            before,
+        };
+        let affordable = trial.is_free() || self.state().account.affords(expected);
+        affordable.then_some(trial)
+    }
+
+    /// Compares a candidate, which is published if no other version came first, with the root's
+    /// version, and takes the result. Not under a pass.
+    fn compare(self: &Arc<Self>, root: Root, made: &Made, trial: &Ongoing, shorts: &mut Shorts) {
+        let mut root = root;
+        let contested = trial.native == Some(Arm::Incumbent);
+        let pass = gate::enter();
         self.note_callees(root.id, made.callees);
-        let is_known = self.is_known_code(root, shape, candidate, made.object);
+        let is_known = self.is_known_code(&root, trial, made.object);
         let retired = match made.publication {
             Publication::Published { retired, .. } => retired,
             _ => None,
         };
-        let mut root = root;
         let ended = match retired {
             Some(held) if held == root.version && made.counts && !is_known => {
                 let beside = match contested {
@@ -102,38 +132,65 @@ impl Tuning {
                 };
                 drop(pass);
                 root = beside.unwrap_or(root);
-                let ended = beside.and_then(|root| {
-                    self.take_turns(root, made.version, slice, expected, native, shorts)
-                });
+                let arms = Arms {
+                    root,
+                    candidate: made.version,
+                    native: trial.native,
+                };
+                let ended = beside.and_then(|_| self.take_turns(arms, trial.expected, shorts));
                 let _pass = gate::enter();
                 self.end_turns(root, made.version, ended)
             }
             Some(held) if held == root.version => {
                 // Not new, or without a count of entries, as coroutines: it cannot be judged.
-                self.note_untried(root.id, candidate);
+                self.note_untried(root.id, trial.candidate);
                 self.end_turns(root, made.version, None)
             }
             // Another publication came first: that version stays.
             _ => None,
         };
         let _pass = gate::enter();
-        let cost = nanos(thread_time().saturating_sub(before));
         match ended {
-            Some(ended) => self.note_trial(root, candidate, shape, &made, &ended, cost),
+            Some(ended) => {
+                self.note_trial(
+                    &root,
+                    trial.candidate,
+                    trial.shape,
+                    made,
+                    &ended,
+                    trial.cost(),
+                );
+            }
             None => {
                 let mut state = self.state();
-                state.account.lost(cost);
+                state.account.lost(trial.cost());
                 // Its entries are not counted, so it would not be noticed if they ended.
                 let region = state.regions.get_mut(&root.id.index());
                 if let Some(region) = region.filter(|_| contested && !is_known) {
-                    region.phase = Phase::Left("it could not be compared with native code");
+                    region.leave("it could not be compared with native code");
                 }
             }
         }
         if contested {
             self.go_on_natively(root.id, root.version);
         }
-        self.unhold(root.id);
+    }
+
+    /// Whether the code made for a trial is identical to the current code or to code tried before.
+    fn is_known_code(&self, root: &Root, trial: &Ongoing, object: Option<u64>) -> bool {
+        let running = self.versions.object_of(root.id, root.version);
+        let mut state = self.state();
+        let Some(region) = state.regions.get_mut(&root.id.index()) else {
+            return false;
+        };
+        let known = region.knows_code(running, object.filter(|_| !self.same));
+        if known {
+            state.equal += 1;
+            if let Some(change) = trial.candidate.change {
+                state.advice.learn(trial.shape, change, 1.0);
+            }
+        }
+        known
     }
 
     /// The expected cost of compiling a root: that of its last compile for a trial, or if there was
@@ -142,8 +199,8 @@ impl Tuning {
         let last = {
             let state = self.state();
             let region = state.regions.get(&id.index());
-            let last = region.and_then(|region| region.compile.get(&tier));
-            last.copied().unwrap_or_default()
+            let last = region.and_then(|region| region.compile_time(tier));
+            last.unwrap_or_default()
         };
         let expected = match last {
             Nanos::ZERO => {
@@ -157,7 +214,7 @@ impl Tuning {
 
     pub(super) fn note_compile(&self, id: FunctionId, tier: Tier, cost: Nanos) {
         if let Some(region) = self.state().regions.get_mut(&id.index()) {
-            region.compile.insert(tier, cost);
+            region.compiled(tier, cost);
         }
     }
 
@@ -181,100 +238,28 @@ impl Tuning {
         most == Tier::Guided && self.tiers.profiles.knows(id)
     }
 
-    fn next_candidate(&self, root: Root, shape: Shape) -> Option<Candidate> {
-        let contract = self.choices.how(Tier::Optimized).contract;
-        let steady = !self.steady(root.id).is_empty();
+    /// The next candidate on a root. Without one it is settled, and the next run knows that.
+    fn next_candidate(&self, root: &Root, shape: Shape) -> Option<Candidate> {
+        let native = self.has_native(root.id);
+        let possible = Possible {
+            native,
+            // A function with native code has its guided code compared with that.
+            guided: !native && self.may_be_guided(root.id),
+            contracted: self.choices.how(Tier::Optimized).contract,
+            values: !self.steady(root.id).is_empty(),
+            same: self.same,
+        };
         let fingerprint = self.fingerprint(root.id);
-        let is_native = self.has_native(root.id);
-        // A function with native code has its guided code compared with that.
-        let guidable = !is_native && self.may_be_guided(root.id);
         let mut state = self.state();
         let state = &mut *state;
-        let (advice, known) = (&mut state.advice, &mut state.known);
         let region = state.regions.get_mut(&root.id.index())?;
-        // Candidates over native code have the tier of the slower code.
-        let contested = root.tier == Tier::Native;
-        let tier = match region.lost.filter(|_| contested) {
-            Some(lost) => lost.root.tier,
-            // The function was replaced meanwhile, or reset: the slower code is forgotten.
-            None if contested => return None,
-            None => root.tier,
-        };
-        if is_native && !region.native && !contested {
-            return Some(Candidate {
-                tier: Tier::Native,
-                variant: region.variant,
-                change: None,
-            });
+        let next = region.next(root, shape, possible, &mut state.advice);
+        if next.is_none()
+            && let Some((fingerprint, known)) = fingerprint.zip(region.settled())
+        {
+            state.known.insert(fingerprint, known);
         }
-        if self.same && (tier != Tier::Guided || region.lowered) {
-            return Some(Candidate {
-                tier: root.tier,
-                variant: region.variant,
-                change: None,
-            });
-        }
-        let full = region.trials.len() >= TRIALS;
-        let (variant, callees) = (region.variant, region.callees);
-        // A change without effect is not worth a trial.
-        let allowed = |change| match change {
-            Change::Contract => contract,
-            Change::Start(_) => shape.loops > 0,
-            Change::Values => steady || variant.values,
-            Change::Order => tier == Tier::Guided || variant.static_order,
-            Change::Callee(number) => {
-                u32::from(number) < callees && variant.inlining != Inlining::None
-            }
-            _ => true,
-        };
-        loop {
-            let other = match () {
-                () if guidable && !contested && !region.raised => Some(Tier::Guided),
-                () if tier == Tier::Guided && !region.lowered => Some(Tier::Optimized),
-                () => None,
-            };
-            if let Some(tier) = other {
-                return Some(Candidate {
-                    tier,
-                    variant,
-                    change: None,
-                });
-            }
-            let next = advice.next(shape, variant, &region.tried, allowed);
-            if let Some((change, variant)) = next.filter(|_| !full) {
-                return Some(Candidate {
-                    tier,
-                    variant,
-                    change: Some(change),
-                });
-            }
-            let rolled = region.rolled_apart(tier, shape.loops);
-            if let Some(variant) = rolled.filter(|_| !full && !contested) {
-                return Some(Candidate {
-                    tier: Tier::Optimized,
-                    variant,
-                    change: None,
-                });
-            }
-            if full || !region.goes_on_finely() {
-                break;
-            }
-        }
-        region.phase = Phase::Settled;
-        region.drift = Default::default();
-        if let Some(fingerprint) = fingerprint.filter(|_| region.lost.is_none()) {
-            let Region { variant, ratio, .. } = *region;
-            let settled = true;
-            known.insert(
-                fingerprint,
-                Known {
-                    variant,
-                    ratio,
-                    settled,
-                },
-            );
-        }
-        None
+        next
     }
 
     /// Compiles and publishes a candidate, under a pass; `None` if that failed.
@@ -343,9 +328,4 @@ impl Tuning {
             }
         }
     }
-}
-
-/// A fraction of a time.
-pub(super) fn part(time: Duration, part: f64) -> Nanos {
-    Nanos::from_f64(nanos(time).as_f64() * part.max(0.0))
 }

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
+use uruk_tiering::tuning::{Before, Check, Region, Root, RootFacts, TuningUnit};
 
-use super::SHORTEST;
 use super::clock::{GuestClock, Reading};
-use super::region::{Phase, Region};
 use super::short::Shorts;
 use crate::events::Event;
 use crate::fork::gate;
 use crate::tuning::Tuning;
-use crate::tuning::region::Root;
-use crate::tuning::views::TuningUnit as Unit;
 
 /// Minimal share of the samples since the last checks for a root.
 pub(super) const HOT: f64 = 0.05;
@@ -31,9 +28,6 @@ const ENOUGH: f64 = 4.0;
 /// Minimal age of a version before it is tuned: the policy may still replace it, and its first
 /// entries find cold caches.
 const AGE: Duration = Duration::from_millis(150);
-
-/// Maximal time of the program per entry of a root.
-const LONGEST: Nanos = Nanos::from_ms(250);
 
 /// The thread's state between checks.
 #[derive(Default)]
@@ -130,8 +124,8 @@ impl Tuning {
                 continue;
             }
             let (unit, units) = match work {
-                0 => (Unit::Entries, u64::from(entered)),
-                work => (Unit::Work, work),
+                0 => (TuningUnit::Entries, u64::from(entered)),
+                work => (TuningUnit::Work, work),
             };
             let per = |units| Nanos(ran.0.checked_div(units).unwrap_or(u64::MAX));
             let (per_unit, per_entry) = (per(units), per(u64::from(entered)));
@@ -145,7 +139,7 @@ impl Tuning {
             };
             // Native code counts nothing: its entry rate is taken from the comparison.
             let (root, entered) = match tier {
-                Tier::Native => match self.as_it_was_compared(root) {
+                Tier::Native => match self.as_it_was_compared(&root) {
                     Some(root) => (root, 1),
                     None => continue,
                 },
@@ -153,7 +147,7 @@ impl Tuning {
             };
             let since = looks.since.get(&index).map(|&(_, since)| since);
             let old = since.is_some_and(|since| now.saturating_sub(since) >= AGE);
-            if !self.is_open(root, entered, old) {
+            if !self.is_open(&root, entered, old) {
                 continue;
             }
             // Code that may be slower than the program's native code has priority over code that
@@ -249,24 +243,21 @@ impl Tuning {
             let state = self.state();
             let region = state.regions.get(&id.index());
             let before = || state.compared.contains(&id.index());
-            region.map_or_else(before, |region| region.native)
+            region.map_or_else(before, Region::is_compared_with_native)
         };
         self.has_native(id) && !compared()
     }
 
     /// A root whose native code runs, with the measures of its comparison.
-    fn as_it_was_compared(&self, root: Root) -> Option<Root> {
-        let state = self.state();
-        let lost = state.regions.get(&root.id.index())?.lost?;
-        Some(Root {
-            version: root.version,
-            tier: root.tier,
-            ..lost.root
-        })
+    fn as_it_was_compared(&self, root: &Root) -> Option<Root> {
+        self.state()
+            .regions
+            .get(&root.id.index())?
+            .as_compared(root)
     }
 
     /// Whether candidates are left for a root.
-    fn is_open(self: &Arc<Self>, root: Root, entered: u32, old: bool) -> bool {
+    fn is_open(self: &Arc<Self>, root: &Root, entered: u32, old: bool) -> bool {
         let id = root.id;
         // Continuations are code of other functions, and run once.
         if self.function(id).is_none_or(|it| it.origin.is_some()) {
@@ -279,61 +270,36 @@ impl Tuning {
             view.is_some_and(|view| !view.in_progress && view.pinned.is_none())
         };
         let fingerprint = self.fingerprint(id);
-        let counted = self.tiers.profiles.knows(id);
+        let profiled = self.tiers.profiles.knows(id);
         let has_native = self.has_native(id);
         let mut state = self.state();
-        let known = state.variants.get(&id.index()).copied();
-        let before = fingerprint.and_then(|it| state.known.get(&it).copied());
         let progress = fingerprint.and_then(|it| state.progress.remove(&it));
-        let recalled = state.compared.contains(&id.index());
-        let region = state.regions.entry(id.index()).or_insert_with(|| {
-            let mut region = Region::new(root, known.unwrap_or(self.choices.variant()));
-            region.counted = counted;
-            region.native = recalled;
-            if let Some(progress) = &progress {
-                region.go_on_from(progress);
-            }
-            if let Some(before) = before {
-                region.ratio = before.ratio;
-                // An earlier run has tried all candidates.
-                if before.settled {
-                    region.phase = Phase::Settled;
-                }
-            }
-            region
-        });
-        if region.version != root.version {
-            region.follow(root, recalled);
-            let awaits = root.tier > Tier::Native && has_native && !region.native;
-            if awaits || matches!(region.phase, Phase::Left(_)) {
-                region.phase = Phase::Open;
-            }
-        }
-        if region.phase == Phase::Settled {
-            let drifted = entered > 0 && region.drift.reading(root.per_unit.as_f64());
-            if drifted {
-                region.reopen();
-                state.drifted += 1;
-                drop(state);
-                let (at, function) = (self.events.now(), self.name_of(id));
-                self.events.tell(|| Event::Drifted { id, function, at });
-            }
-            return false;
-        }
-        if !(fit && free && old) {
-            return false;
-        }
-        // It is compared with the code it replaced, however often it is entered.
-        let awaits = root.tier > Tier::Native && has_native && !region.native;
-        let is_done = !awaits && (region.lowered || root.tier != Tier::Guided);
-        region.phase = match () {
-            // It may be entered later.
-            () if entered == 0 || root.per_unit > LONGEST => Phase::Open,
-            () if root.per_entry < SHORTEST && is_done => {
-                Phase::Left("it is entered too often to be timed")
-            }
-            () => Phase::Open,
+        let compared_before = state.compared.contains(&id.index());
+        let before = Before {
+            profiled,
+            compared_with_native: compared_before,
+            progress: progress.as_ref(),
+            known: fingerprint.and_then(|it| state.known.get(&it).copied()),
         };
-        region.phase == Phase::Open && entered > 0 && root.per_unit <= LONGEST
+        let variant = state.variants.get(&id.index()).copied();
+        let variant = variant.unwrap_or(self.choices.variant());
+        let regions = &mut state.regions;
+        let region = regions
+            .entry(id.index())
+            .or_insert_with(|| Region::new(root, variant, &before));
+        let facts = RootFacts {
+            entered,
+            has_native,
+            compared_before,
+            is_free: fit && free && old,
+        };
+        let check = region.check(root, facts);
+        if check == Check::Drifted {
+            state.drifted += 1;
+            drop(state);
+            let (at, function) = (self.events.now(), self.name_of(id));
+            self.events.tell(|| Event::Drifted { id, function, at });
+        }
+        check == Check::Due
     }
 }

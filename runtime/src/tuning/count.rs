@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use uruk_base::{FunctionId, Nanos, Tier};
 use uruk_codegen::Counters;
+use uruk_tiering::tuning::{Region, Root};
 use uruk_tiering::{Publication, Purpose};
 
 use crate::fork::gate;
 use crate::host::clock::nanos;
 use crate::host::clock::thread_time;
 use crate::tuning::Tuning;
-use crate::tuning::region::Root;
 use crate::version::request::Made;
 use crate::version::request::Request;
 
@@ -29,7 +29,7 @@ impl Tuning {
     pub(super) fn was_counted(&self, id: FunctionId) -> bool {
         let state = self.state();
         let region = state.regions.get(&id.index());
-        self.same || region.is_none_or(|region| region.counted)
+        self.same || region.is_none_or(Region::is_profiled)
     }
 
     /// Profiles a root, if the account affords the expected cost.
@@ -43,7 +43,7 @@ impl Tuning {
         }
         self.state().held = Some(root.id);
         if let Some(region) = self.state().regions.get_mut(&root.id.index()) {
-            region.counted = true;
+            region.profile();
         }
         let request = Request {
             ahead: false,

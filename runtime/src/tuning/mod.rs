@@ -1,5 +1,5 @@
 //! The tuner: it compiles the same body of a hot function in several variants, one after another,
-//! and keeps the one that makes the program fastest. Measures and judgement are in
+//! and keeps the one that makes the program fastest. All decisions are made in
 //! [`uruk_tiering::tuning`]; here variants are compiled, take turns in a slot, and are timed.
 //!
 //! # A turn of the tuner's thread
@@ -19,7 +19,7 @@
 //!    ([`Event::Tuned`](crate::Event::Tuned)). The winning variant is used for the function from
 //!    then on, also at tier 3.
 //!
-//! All candidates are first tried for large gains (`region::COARSE`), and those that may have a small one
+//! All candidates are first tried for large gains ([`Region`]), and those that may have a small one
 //! are tried for it once no other is left. A root without candidates is *settled*; from then on its
 //! time per unit is watched, and it is tried again when that drifts.
 //!
@@ -61,7 +61,6 @@ mod count;
 mod native;
 mod noted;
 mod recall;
-pub(crate) mod region;
 mod short;
 pub(crate) mod told;
 mod trial;
@@ -75,11 +74,12 @@ use std::time::Duration;
 
 use tracing::error;
 use uruk_base::locks::{Mutex, MutexGuard};
-use uruk_base::{FunctionId, Nanos, Tier, Variant};
+use uruk_base::{FunctionId, Tier, Variant};
 use uruk_codegen::{Cancellation, Compile};
-use uruk_tiering::tuning::{Account, Advice, Known, KnownNative, Progress, Rules};
+use uruk_tiering::tuning::{
+    Account, Advice, Known, KnownNative, Progress, Region, Rules, SHORTEST,
+};
 
-use self::region::Region;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::{panics, thread};
@@ -96,10 +96,6 @@ const LOOK_SETTLED: Duration = Duration::from_millis(200);
 
 /// Maximal time between two checks while no hot function can be tuned.
 const LOOK_MOST: Duration = Duration::from_millis(400);
-
-/// Minimal time of the program per entry of a root. At 100 ns Rust's n-body, entered every 53 to 92
-/// ns, was left at vectors that make it take 23 ms instead of 13.
-const SHORTEST: Nanos = Nanos(25);
 
 #[derive(Default)]
 struct State {

@@ -6,10 +6,8 @@
 //! entries leaves them at the stub: both codes are reached the same way. If native code wins, it is
 //! adopted again without the counter, with an event: then entries lead straight to it.
 //!
-//! The stub has a cost of its own: a call passes the entry's jump, the room's and the stub's, and
-//! native code that is adopted again avoids all three. So native code is credited with [`WAY`] for
-//! each entry, which decides for functions that are short and entered often. Without a result, the
-//! better estimate wins: a program must not become slower.
+//! The cost of the way through the stub counts as the compiled code's
+//! ([`uruk_tiering::tuning::WAY`]).
 //!
 //! Every function that was compiled for a native program is compared, also those with too few
 //! samples to make trials of variants worthwhile: each may cost its way.
@@ -25,49 +23,11 @@ use std::sync::Arc;
 use tracing::debug;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_tiering::Publication;
-use uruk_tiering::tuning::{Rules, Verdict};
+use uruk_tiering::tuning::{Ended, Root, Verdict};
 
-use super::region::{Lost, Tried};
-use super::trial::Ended;
 use crate::host::clock::nanos;
 use crate::tuning::Tuning;
-use crate::tuning::region::Root;
 use crate::version::request::Made;
-
-/// The error rate. One of two codes must run in any case, so a wrong choice between two that are
-/// nearly equal costs little. The program should have its native code back within seconds.
-const ERROR: f64 = 0.1;
-
-/// Minimal gain of native code for which a trial continues: below that, the better estimate is
-/// used.
-const MARGIN: f64 = 0.02;
-
-/// The cost of an entry, in nanoseconds, through the stub and past the count: three taken jumps,
-/// and an increment in memory.
-pub(super) const WAY: f64 = 1.5;
-
-/// The time of a slice with so many entries of native code, without their way.
-pub(super) fn without_way(time: f64, entries: f64) -> f64 {
-    (time - WAY * entries).max(0.5 * time)
-}
-
-/// Whether native code must run, by the result of a comparison in which it was the candidate.
-pub(super) fn prefers(ended: &Ended) -> bool {
-    match ended.verdict {
-        Verdict::Faster => true,
-        Verdict::Slower => false,
-        Verdict::Same | Verdict::Undecided => ended.ratio.point >= 1.0,
-    }
-}
-
-/// The stopping rules of a comparison with native code.
-pub(super) fn rules(rules: Rules) -> Rules {
-    Rules {
-        error: rules.error.max(ERROR),
-        margin: rules.margin.max(MARGIN),
-        ..rules
-    }
-}
 
 impl Tuning {
     /// Replaces running native code by its counted form, for a trial against `candidate`, which was
@@ -116,7 +76,7 @@ impl Tuning {
             controller.reverted(now, id, version, Tier::Native, false);
         }
         if let Some(region) = self.state().regions.get_mut(&id.index()) {
-            (region.version, region.tier) = (version, Tier::Native);
+            region.runs_natively(version);
         }
     }
 
@@ -127,14 +87,9 @@ impl Tuning {
             .ok()
     }
 
-    /// Records the result of comparing a root with its native code.
-    pub(super) fn note_native_trial(
-        self: &Arc<Self>,
-        root: Root,
-        ended: &Ended,
-        cost: Nanos,
-        won: bool,
-    ) {
+    /// Takes the result of comparing a root with its native code.
+    pub(super) fn note_native_trial(self: &Arc<Self>, root: &Root, ended: &Ended, cost: Nanos) {
+        let won = ended.prefers_native();
         let mut running = (root.version, root.tier, true);
         if won {
             match self.adopt_again(root.id, false) {
@@ -163,36 +118,9 @@ impl Tuning {
         }
         self.keep_native(root.id, ended, won);
         let mut state = self.state();
-        state.trials += 1;
-        state.won += u32::from(won);
-        let lost = match won {
-            true => Nanos::ZERO,
-            false => Nanos(cost.0 + ended.lost.0),
-        };
-        state.account.lost(lost);
-        let Some(region) = state.regions.get_mut(&root.id.index()) else {
-            return;
-        };
-        region.note(Tier::Native, region.variant, true);
-        region.trials.push(Tried {
-            tier: Tier::Native,
-            variant: region.variant,
-            verdict: ended.verdict,
-            ratio: ended.ratio,
-            pairs: ended.pairs,
-            unit: root.unit,
-            lost,
-        });
-        (region.version, region.tier) = (version, tier);
-        if won {
-            region.ratio = region.ratio.times(ended.ratio);
-            // Guided code may still follow, and is compared with it.
-            region.native = false;
-            let by = ended.ratio.point;
-            // The closest code is the base of variants.
-            if region.lost.is_none_or(|before| by < before.by) {
-                region.lost = Some(Lost { root, by });
-            }
+        let charged = state.charge(won, cost, ended);
+        if let Some(region) = state.regions.get_mut(&root.id.index()) {
+            region.native_ended(root, ended, (version, tier), charged);
         }
     }
 }

@@ -21,12 +21,10 @@
 
 use std::sync::Arc;
 
-use uruk_base::{CALLEES, FunctionId, Tier};
-use uruk_tiering::tuning::{KnownNative, Progress, Verdict};
+use uruk_base::{FunctionId, Tier};
+use uruk_tiering::tuning::{Ended, KnownNative, Progress, Verdict};
 
 use super::Rising;
-use super::region::{Phase, Region};
-use super::trial::Ended;
 use crate::tuning::Tuning;
 
 /// Samples at tier 2 after which a function is promoted to tier 3, if an earlier run left it there.
@@ -196,11 +194,7 @@ impl Tuning {
         let all: Vec<(u32, Option<Progress>)> = {
             let state = self.state();
             let regions = state.regions.iter();
-            let progress = |region: &Region| match region.phase {
-                Phase::Settled => None,
-                _ => region.progress(),
-            };
-            let all = regions.map(|(&index, region)| (index, progress(region)));
+            let all = regions.map(|(&index, region)| (index, region.progress()));
             all.collect()
         };
         for (index, progress) in all {
@@ -234,35 +228,5 @@ impl Tuning {
             Some(bytes) => natives.insert(fingerprint, KnownNative { bytes, stays }),
             None => natives.remove(&fingerprint),
         };
-    }
-}
-
-impl Region {
-    /// Candidates that the next run need not try again, if any; variants over native code are not
-    /// kept.
-    fn progress(&self) -> Option<Progress> {
-        let kept = self.lost.is_none() && !self.tried.is_empty();
-        kept.then(|| Progress {
-            tried: self.tried.clone(),
-            doubtful: self.doubtful.clone(),
-            compared: self.compared_before
-                || match self.tier {
-                    Tier::Guided => self.lowered,
-                    _ => self.raised,
-                },
-            fine: self.fine,
-        })
-    }
-
-    /// Continues the progress of an earlier run.
-    pub(super) fn go_on_from(&mut self, progress: &Progress) {
-        self.tried.clone_from(&progress.tried);
-        self.doubtful.clone_from(&progress.doubtful);
-        // Small gains are tried once nothing else is left.
-        (self.fine, self.rolled) = (progress.fine, progress.fine);
-        // The number is known only after a compile; a candidate beyond it changes nothing.
-        self.callees = CALLEES.into();
-        self.compared_before = progress.compared;
-        (self.lowered, self.raised) = (progress.compared, self.raised || progress.compared);
     }
 }

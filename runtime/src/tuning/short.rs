@@ -18,11 +18,9 @@ use std::time::Duration;
 
 use tracing::debug;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
-use uruk_tiering::tuning::KnownNative;
+use uruk_tiering::tuning::{KnownNative, WAY};
 
 use super::choose::HOT;
-use super::native::WAY;
-use super::region::Phase;
 use crate::host::clock::{nanos, process_time};
 use crate::tuning::Tuning;
 
@@ -206,10 +204,8 @@ impl Tuning {
         }
         state.compared.insert(id.index());
         if let Some(region) = state.regions.get_mut(&id.index()) {
-            (region.version, region.tier) = (version, Tier::Native);
-            region.native = true;
-            region.phase =
-                Phase::Left("it takes less than the way to code that is compiled is worth");
+            let why = "it takes less than the way to code that is compiled is worth";
+            region.leave_to_native(version, why);
         }
     }
 }

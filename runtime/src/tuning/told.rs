@@ -4,10 +4,9 @@ use std::io;
 use std::time::Duration;
 
 use uruk_files::OutputPath;
-use uruk_tiering::tuning::{Advice, Memory};
+use uruk_tiering::tuning::{Advice, Memory, Region, RootPhase};
 
 use super::State;
-use super::region::{Phase, Region};
 use crate::tuning::Tuning;
 use crate::tuning::views::TrialView;
 use crate::tuning::views::TuningStats;
@@ -19,7 +18,7 @@ impl Tuning {
         let mut views: Vec<_> = {
             let state = self.state();
             let all = state.regions.iter();
-            all.map(|(&index, region)| (index, region.view())).collect()
+            all.map(|(&index, region)| (index, view(region))).collect()
         };
         views.sort_by_key(|(index, view)| (std::cmp::Reverse(view.trials.len()), *index));
         let name = |index| {
@@ -74,30 +73,29 @@ impl Tuning {
     }
 }
 
-impl Region {
-    fn view(&self) -> TuningView {
-        let trials = self.trials.iter().map(|tried| TrialView {
-            tier: tried.tier,
-            variant: tried.variant,
-            verdict: tried.verdict,
-            ratio: tried.ratio,
-            pairs: tried.pairs,
-            unit: tried.unit,
-            lost: Duration::from_nanos(tried.lost.0),
-        });
-        TuningView {
-            function: String::new(),
-            tier: self.tier,
-            variant: self.variant,
-            ratio: self.ratio,
-            trials: trials.collect(),
-            settled: self.phase == Phase::Settled,
-            watched: self.phase == Phase::Settled && self.drift.is_known(),
-            left: match self.phase {
-                Phase::Left(why) => Some(why),
-                _ => None,
-            },
-        }
+/// The view of a region, without its function's name.
+fn view(region: &Region) -> TuningView {
+    let trials = region.trials().iter().map(|tried| TrialView {
+        tier: tried.tier,
+        variant: tried.variant,
+        verdict: tried.verdict,
+        ratio: tried.ratio,
+        pairs: tried.pairs,
+        unit: tried.unit,
+        lost: Duration::from_nanos(tried.lost.0),
+    });
+    TuningView {
+        function: String::new(),
+        tier: region.tier(),
+        variant: region.variant(),
+        ratio: region.ratio(),
+        trials: trials.collect(),
+        settled: matches!(region.phase(), RootPhase::Settled { .. }),
+        watched: region.is_watched(),
+        left: match region.phase() {
+            RootPhase::Left(why) => Some(why),
+            _ => None,
+        },
     }
 }
 

@@ -1,14 +1,5 @@
-//! Trials: two versions take turns in a slot, and are timed.
-//!
-//! A slice begins right after the store to the slot. A call that is in the previous version counts
-//! in the slice it began in and runs on in the next one. Slices of at least [`ENTRIES`] entries
-//! limit that to a fraction, and as the order of a pair is random it favours neither. If a unit
-//! takes longer than [`SLOW`], so many of them would take seconds, and slices begin and end where a
-//! unit does: [`UNITS`] are as good then, and the unit in which the slot was stored belongs to no
-//! slice. So a slice of an interpreter's loop that is entered every 50 ms takes 0.2 s, and not 0.8.
-//! Slices are measured in the program's time. On a busy machine the program often did not run at
-//! all in a slice of wall-clock time, and trials with such slices had no result. No pass is held
-//! while a slice runs, so forks need not wait.
+//! Trials: two versions take turns in a slot, and are timed. [`Turns`] sets the lengths of slices and
+//! the end. No pass is held while a slice runs, so forks need not wait.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,101 +7,22 @@ use std::time::{Duration, Instant};
 
 use tracing::trace;
 use uruk_base::{FunctionId, Nanos, VersionId};
-use uruk_tiering::tuning::{Arm, Interval, Rules, Slice, Trial, Verdict};
+use uruk_tiering::tuning::{
+    Arm, Arms, Ended, Root, Rules, Slice, TuningUnit, Turn, Turns, Verdict,
+};
 
-use super::candidate::part;
 use super::clock::{GuestClock, Reading};
-use super::region::COARSE;
 use super::short::Shorts;
 use crate::fork::gate;
-use crate::host::clock::nanos;
 use crate::tuning::Tuning;
-use crate::tuning::region::Root;
-use crate::tuning::views::TuningUnit as Unit;
-
-/// Minimal entries of the root in a slice.
-const ENTRIES: u64 = 16;
-
-/// Minimal and maximal length of a slice.
-const SLICE: (Duration, Duration) = (Duration::from_millis(3), Duration::from_millis(500));
-
-/// Minimal time of the program per unit for slices that begin and end with units.
-const SLOW: Nanos = Nanos::from_us(500);
-
-/// Minimal units in such a slice, and its minimal length. One more unit is lost to each slice; and
-/// a disturbance mostly affects neighbouring units, so that more of them add little.
-const UNITS: u64 = 2;
-const SLOW_SLICE: Duration = Duration::from_millis(16);
 
 /// Fraction of a unit's time between two checks for its end, and bounds of that: checking every 50
 /// us took a tenth of a processor.
 const LOOKS: u64 = 20;
 const WAIT: (Duration, Duration) = (Duration::from_micros(200), Duration::from_micros(500));
 
-/// Pairs after which a trial is checked for noise, the median difference of pairs that counts as
-/// noise, and the factor, maximal length and number of steps by which slices are then lengthened. A
-/// program with phases of 20 ms, as SQLite in its bench, is cut at random by slices of 3 ms: 400
-/// pairs left 20 % open.
-const NOISY_AFTER: u32 = 16;
-const NOISE: f64 = 0.08;
-const LONGER: u32 = 4;
-const LONGEST: Duration = Duration::from_millis(256);
-
-/// Maximal time of a trial with slices of one length, if all of them contain work. For native code
-/// as the candidate it is shorter: it should run soon if it is faster, and otherwise the better
-/// estimate is used.
-const PATIENCE: Duration = Duration::from_secs(10);
-const PATIENCE_NATIVE: Duration = Duration::from_secs(4);
-
-/// Minimal pairs for a result.
-const LEAST: u32 = 12;
-
-/// Shares of the error rate: the first trial's, and each one's with longer slices; their sum is at
-/// most 1. The rate of missed gains applies to each: a noisy program only misses more of the small
-/// gains.
-const ERRORS: (f64, f64) = (0.7, 0.1);
-
 /// Maximal wait for a program that does not run, as a multiple of the slice.
 const IDLES: u32 = 8;
-
-/// Minimal part of a slice that the program must have run: while others have the processors, a
-/// slice takes longer.
-const FULL: f64 = 0.5;
-
-/// Pairs without work, after which a trial is abandoned.
-const IDLE: u32 = 20;
-
-/// Pairs between two checks of the account.
-const LOOK: u32 = 8;
-
-/// The result of a trial.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ended {
-    pub(super) verdict: Verdict,
-    pub(super) ratio: Interval,
-    pub(super) pairs: u32,
-    /// Time lost in the slower version.
-    pub(super) lost: Nanos,
-}
-
-/// The length of slices for a root with that time per unit.
-pub(super) fn slice(per_unit: Nanos) -> Duration {
-    let units = |count| Duration::from_nanos(per_unit.0.saturating_mul(count));
-    match per_unit >= SLOW {
-        true => units(UNITS).max(SLOW_SLICE),
-        false => units(ENTRIES).clamp(SLICE.0, SLICE.1),
-    }
-}
-
-/// The rules of a trial with slices of that length, with a share of the error rate of `rules`.
-fn in_time(rules: Rules, part: f64, slice: Duration, patience: Duration) -> Rules {
-    let pairs = patience.as_nanos() / (slice * 2).as_nanos().max(1);
-    let pairs = u32::try_from(pairs).unwrap_or(u32::MAX);
-    Rules {
-        pairs: rules.pairs.min(pairs.max(LEAST)),
-        ..rules.with_part_of_error(part)
-    }
-}
 
 /// The counts at the beginning of a slice.
 struct Mark {
@@ -119,126 +31,75 @@ struct Mark {
 }
 
 impl Tuning {
-    /// Lets `candidate`, which is published, and the root's version take turns until the faster one
-    /// is known; one of the two may be `native`. Short functions return to native code meanwhile.
-    /// `None` if another publication stored to the slot meanwhile, the program does no work, or the
-    /// session ends.
+    /// Lets the two versions, of which the candidate is published, take turns until the faster one
+    /// is known. Short functions return to native code meanwhile. `None` if another publication
+    /// stored to the slot meanwhile, the program does no work, or the session ends.
     pub(super) fn take_turns(
         self: &Arc<Self>,
-        root: Root,
-        candidate: VersionId,
-        slice: Duration,
+        arms: Arms,
         expected: Nanos,
-        native: Option<Arm>,
         shorts: &mut Shorts,
     ) -> Option<Ended> {
-        let mut pass = gate::enter();
-        let (rules, patience) = match native {
-            Some(Arm::Candidate) => (super::native::rules(self.rules), PATIENCE_NATIVE),
-            _ => (self.rules_for(root.id, native.is_some()), PATIENCE),
+        let rules = {
+            let _pass = gate::enter();
+            self.rules_for(arms.root.id, arms.native == Some(Arm::Incumbent))
         };
-        let mut slice = slice;
-        let mut trial = Trial::new(in_time(rules, ERRORS.0, slice, patience), candidate.0);
-        let mut published = candidate;
-        let (mut idle, mut in_candidate) = (0, Nanos::ZERO);
-        let verdict = loop {
-            let order = trial.order();
-            let clock = GuestClock::new();
-            let mut slices = [(
-                Arm::Incumbent,
-                Slice {
-                    time: 0.0,
-                    work: 0.0,
-                },
-            ); 2];
-            for (place, arm) in order.into_iter().enumerate() {
-                let version = match arm {
-                    Arm::Incumbent => root.version,
-                    Arm::Candidate => candidate,
-                };
-                published = self.turn_to(root.id, published, version)?;
-                drop(pass);
-                let (time, work) = self.run_slice(root, &clock, slice);
-                pass = gate::enter();
-                trace!(target: "uruk::tuning", ?arm, time = time.0, work, "slice");
-                if arm == Arm::Candidate {
-                    in_candidate.0 += time.0;
-                }
-                let (mut time, work) = (time.as_f64(), work as f64);
-                if native == Some(arm) && matches!(root.unit, Unit::Entries) {
-                    time = super::native::without_way(time, work);
-                }
-                slices[place] = (arm, Slice { time, work });
-            }
+        let mut turns = Turns::new(arms, rules);
+        let mut published = arms.candidate;
+        loop {
+            let slices = self.take_turn(&mut turns, arms.root, &mut published)?;
+            let _pass = gate::enter();
             if self.is_stopping() {
                 return None;
             }
-            let pairs = trial.pairs();
-            if let Some(verdict) = trial.pair(slices) {
-                break verdict;
+            match turns.pair(slices) {
+                Turn::Ended(verdict) => return Some(turns.ended(verdict)),
+                Turn::Idle => return None,
+                Turn::IfEndured if !self.state().account.endures(expected, turns.lost()) => {
+                    return Some(turns.ended(Verdict::Undecided));
+                }
+                Turn::IfEndured | Turn::Next => self.send_short_home(shorts),
             }
-            if trial.pairs() == NOISY_AFTER && trial.median() > NOISE && slice * LONGER <= LONGEST {
-                // Starts again: the earlier slices add little to the new ones.
-                slice *= LONGER;
-                let rules = in_time(rules, ERRORS.1, slice, patience);
-                trial = Trial::new(rules, candidate.0.wrapping_add(slice.as_millis() as u64));
-                continue;
-            }
-            idle = if trial.pairs() == pairs { idle + 1 } else { 0 };
-            if idle >= IDLE {
-                // No result is recorded: it may be tried again once the program works.
-                return None;
-            }
-            self.send_short_home(shorts);
-            let look = trial.pairs().is_multiple_of(LOOK) && trial.pairs() > 0;
-            if look && !self.endures(&trial, in_candidate, expected) {
-                break Verdict::Undecided;
-            }
-        };
-        let ratio = trial.interval();
-        let ended = Ended {
-            verdict,
-            ratio,
-            pairs: trial.pairs(),
-            lost: lost(in_candidate, ratio),
-        };
-        drop(trial);
-        Some(ended)
+        }
     }
 
-    /// The stopping rules of a trial of a variant: shorter if other candidates wait for their first
-    /// trial. Against native code, a candidate must gain enough over the best variant so far, which
-    /// may be slower.
+    /// Lets each version run for a slice; `published` is the one in the slot. `None` if the slot
+    /// holds another version.
+    fn take_turn(
+        &self,
+        turns: &mut Turns,
+        root: Root,
+        published: &mut VersionId,
+    ) -> Option<[(Arm, Slice); 2]> {
+        let clock = {
+            let _pass = gate::enter();
+            GuestClock::new()
+        };
+        let [first, second] = turns.order();
+        let mut run = |(arm, version)| {
+            {
+                let _pass = gate::enter();
+                *published = self.turn_to(root.id, *published, version)?;
+            }
+            let (time, work) = self.run_slice(root, &clock, turns);
+            trace!(target: "uruk::tuning", ?arm, time = time.0, work, "slice");
+            Some((arm, turns.measured(arm, time, work)))
+        };
+        Some([run(first)?, run(second)?])
+    }
+
+    /// The stopping rules of a trial; `contested` if native code runs.
     fn rules_for(&self, id: FunctionId, contested: bool) -> Rules {
-        let rules = self.rules;
         let state = self.state();
-        let region = state.regions.get(&id.index());
-        let Some(region) = region.filter(|_| !self.same) else {
-            return rules;
-        };
-        let margin = match region.fine {
-            true => rules.margin,
-            false => rules.margin.max(COARSE),
-        };
-        let by = region
-            .lost
-            .filter(|_| contested)
-            .map_or(1.0, |lost| lost.by);
-        let margin = (1.0 + margin) / by - 1.0;
-        Rules { margin, ..rules }
-    }
-
-    /// Whether a trial may continue after the candidate ran for so long.
-    fn endures(&self, trial: &Trial, in_candidate: Nanos, expected: Nanos) -> bool {
-        let spent = lost(in_candidate, trial.interval());
-        self.state().account.endures(expected, spent)
+        let region = state.regions.get(&id.index()).filter(|_| !self.same);
+        region.map_or(self.rules, |region| region.rules(self.rules, contested))
     }
 
     /// Lets the program run for a slice, longer if it did not run meanwhile; returns its time and
     /// its units. Not under a pass.
-    fn run_slice(&self, root: Root, clock: &GuestClock, slice: Duration) -> (Nanos, u64) {
-        if root.per_unit >= SLOW {
-            return self.run_units(root, clock, slice);
+    fn run_slice(&self, root: Root, clock: &GuestClock, turns: &Turns) -> (Nanos, u64) {
+        if let Some(units) = turns.units() {
+            return self.run_units(root, clock, units, turns.longest());
         }
         let begin = {
             let _pass = gate::enter();
@@ -246,24 +107,27 @@ impl Tuning {
         };
         let mut waited = Duration::ZERO;
         loop {
-            self.let_run(slice);
-            waited += slice;
+            self.let_run(turns.slice());
+            waited += turns.slice();
             let _pass = gate::enter();
             let end = self.mark(clock, root);
             let time = end.clock.since(&begin.clock);
             let work = between(root, begin.units, end.units);
-            let is_full = time >= part(slice, FULL) && work >= ENTRIES / 2;
-            if is_full || waited >= SLICE.1 || self.is_stopping() {
+            if turns.is_full(waited, time, work) || self.is_stopping() {
                 self.state().account.ran(time);
                 return (time, work);
             }
         }
     }
 
-    /// Like `run_slice`, from the end of a unit to the end of another.
-    fn run_units(&self, root: Root, clock: &GuestClock, slice: Duration) -> (Nanos, u64) {
-        let wanted = (nanos(slice).0 / root.per_unit.0.max(1)).max(1);
-        let most = SLICE.1.max(slice * 2);
+    /// Like `run_slice`, for `wanted` units, from the end of a unit to the end of another.
+    fn run_units(
+        &self,
+        root: Root,
+        clock: &GuestClock,
+        wanted: u64,
+        most: Duration,
+    ) -> (Nanos, u64) {
         let begin = self.wait_for_units(root, clock, 1, most);
         let end = self.wait_for_units(root, clock, wanted, most);
         let time = end.clock.since(&begin.clock);
@@ -330,8 +194,8 @@ impl Tuning {
     /// The number of units so far.
     fn units(&self, root: Root) -> u64 {
         match root.unit {
-            Unit::Entries => u64::from(self.counts.now(root.id).entries),
-            Unit::Work => self.work.load(Ordering::Relaxed),
+            TuningUnit::Entries => u64::from(self.counts.now(root.id).entries),
+            TuningUnit::Work => self.work.load(Ordering::Relaxed),
         }
     }
 
@@ -383,12 +247,7 @@ impl Tuning {
 fn between(root: Root, begin: u64, end: u64) -> u64 {
     let units = end.wrapping_sub(begin);
     match root.unit {
-        Unit::Entries => units & u64::from(u32::MAX),
-        Unit::Work => units,
+        TuningUnit::Entries => units & u64::from(u32::MAX),
+        TuningUnit::Work => units,
     }
-}
-
-/// The time lost by a candidate of that relative speed, of the time it ran.
-fn lost(ran: Nanos, ratio: Interval) -> Nanos {
-    part(Duration::from_nanos(ran.0), 1.0 - ratio.point)
 }

@@ -3,16 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 use uruk_base::{Nanos, Tier, Variant};
-use uruk_tiering::tuning::{Interval, Verdict};
-
-/// The unit by which the program's time is divided when two codes are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TuningUnit {
-    /// Entries of the function.
-    Entries,
-    /// Units of work that the embedder [reports](crate::Jit::work_done).
-    Work,
-}
+use uruk_tiering::tuning::{Interval, TuningUnit, Verdict};
 
 /// A tried candidate of a function.
 #[derive(Debug, Clone, PartialEq)]
