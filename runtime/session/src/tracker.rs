@@ -10,8 +10,10 @@ use std::sync::Arc;
 use crate::alias::{self, Alias};
 use crate::dylib::Dylib;
 use crate::error::SessionError;
+use crate::flags::Flags;
 use crate::number::TrackerKey;
 use crate::resource::Resource;
+use crate::responsibility::Responsibility;
 use crate::session::Session;
 use crate::shared::{DylibShared, Visibility};
 use crate::symbol::Symbol;
@@ -85,6 +87,21 @@ impl Tracker {
         handle
             .session
             .define(&handle.shared, Some(handle.key), Box::new(unit))
+    }
+
+    /// Defines symbols under this tracker whose production begins now, on the calling thread, and
+    /// returns the responsibility for them. It is like a unit that is looked up as soon as it is
+    /// defined, for symbols that only the caller knows. Weak symbols that are defined elsewhere are
+    /// left out, see [`Responsibility::symbols`].
+    ///
+    /// # Errors
+    /// Those of [`Tracker::define`].
+    pub fn begin(&self, symbols: &[(Symbol, Flags)]) -> Result<Responsibility, SessionError> {
+        let handle = &self.0;
+        let begun = handle
+            .session
+            .change(|state, effects| state.begin(&handle.shared, handle.key, symbols, effects));
+        Ok(Responsibility::new(&handle.session, begun?))
     }
 
     /// Like [`Dylib::reexport`], under this tracker; for its own dylib, like [`Dylib::alias`].

@@ -259,3 +259,52 @@ fn what_nobody_asked_for_is_adopted_alone() {
     first.remove().unwrap();
     env.gone(env.b);
 }
+
+/// Symbols whose production begins with their definition: no unit, no lookup.
+#[test]
+fn production_that_begins_at_once() {
+    let env = env(0);
+    let tracker = env.tracker();
+    let begun = tracker
+        .begin(&[(env.a, EXPORTED), (env.b, EXPORTED)])
+        .unwrap();
+    assert_eq!(
+        env.session.symbol_state(&env.dylib, env.a),
+        Some(SymbolState::Materializing)
+    );
+    // A lookup meanwhile waits for it, and a second definition is a duplicate.
+    let found = env.start(&[env.a], Required::Ready);
+    assert!(!found.is_done());
+    assert!(matches!(
+        env.dylib.define(env.plain(&[env.b]).0),
+        Err(SessionError::Duplicate(_))
+    ));
+    let addresses = [(env.a, address(env.a)), (env.b, address(env.b))];
+    begun.publish(&addresses, &[]).unwrap();
+    assert_eq!(found.wait().unwrap().address(env.a), Some(address(env.a)));
+    tracker.remove().unwrap();
+    env.gone(env.a);
+
+    // A tracker that is removed meanwhile.
+    let tracker = env.tracker();
+    let begun = tracker.begin(&[(env.a, EXPORTED)]).unwrap();
+    let released = Released::default();
+    begun.attach(note(&released, "memory")).unwrap();
+    tracker.remove().unwrap();
+    assert_eq!(*released.lock().unwrap(), ["memory"]);
+    defunct(begun.publish(&[(env.a, address(env.a))], &[]));
+    env.gone(env.a);
+    defunct(tracker.begin(&[(env.a, EXPORTED)]).map(drop));
+
+    // It is abandoned if its responsibility is dropped, and weak symbols give way.
+    let tracker = env.tracker();
+    drop(tracker.begin(&[(env.c, EXPORTED)]).unwrap());
+    assert_eq!(
+        env.session.symbol_state(&env.dylib, env.c),
+        Some(SymbolState::Failed)
+    );
+    env.dylib.define(env.plain(&[env.d]).0).unwrap();
+    let weak = EXPORTED | uruk_session::Flags::WEAK;
+    let begun = tracker.begin(&[(env.d, weak), (env.a, weak)]).unwrap();
+    assert_eq!(begun.symbols(), [(env.a, weak)]);
+}

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use uruk_base::FunctionId;
 use uruk_base::locks::RwLock;
+use uruk_codegen::BODY_PREFIX;
 use uruk_session::{
     AbsoluteSymbols, Dylib, Flags, GeneratorRequest, Lookup, PoolConfig, Session, SessionConfig,
     SessionError, Symbol, SymbolPool, Tracker, Visibility,
@@ -113,6 +114,11 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// The symbol of the body with that number.
+    pub(crate) fn body_symbol(&self, number: usize) -> Symbol {
+        self.session().intern(&format!("{BODY_PREFIX}{number}"))
+    }
+
     /// A session whose host dylib answers with `process`.
     pub(crate) fn new(
         stubs: &Arc<StubTable>,

@@ -12,7 +12,7 @@
 //! | [`code`] | bytes of embedders as objects |
 //! | [`bodies`] | names of bodies, and the bodies behind such stubs |
 //! | [`call`] | a first call, from the body's name to the slot |
-//! | [`better`], [`reoptimize`] | requests to units for better code, and their answers |
+//! | [`better`], [`reoptimize`], [`materialize`] | requests to units for better code, and their answers |
 //! | [`link`] | objects from which a unit makes its definitions |
 //! | [`object`], [`archive`] | units of the runtime: objects that are linked on their first lookup, archives of them |
 //!
@@ -30,6 +30,7 @@ mod bodies;
 mod call;
 mod code;
 mod link;
+mod materialize;
 mod object;
 pub(crate) mod reoptimize;
 

@@ -44,7 +44,8 @@ use crate::load::objects::is_function;
 use crate::session::Session;
 use crate::units;
 use crate::units::bodies::Improving;
-use crate::version::build::{Built, Outcome};
+use crate::units::materialize::{Outcome, materialize_version};
+use crate::version::build::Built;
 use crate::version::findable::NewCode;
 use crate::version::request::Made;
 use crate::version::request::Request;
@@ -301,7 +302,7 @@ impl Session {
             return Err(Error::Version { function, cause });
         }
         let outcome = Outcome::default();
-        let built = self.materialize_version(id, &outcome, |symbol, tracker| {
+        let built = materialize_version(self, id, &outcome, |symbol, tracker| {
             self.under_way.asks(request.version, tracker);
             BetterUnit(Arc::new(Asked {
                 core: Arc::clone(self),

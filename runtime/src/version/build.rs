@@ -1,10 +1,9 @@
 //! From a plan to code that is ready: offers, compile, link. The code is not reachable yet.
 //!
-//! A version is a unit of the session ([`BodyUnit`]) under a tracker of its own.
-//!
 //! # Why
-//! A body is a unit of the session under a tracker of its own: its parts are removed together.
-//! Functions are defined in the session at their stubs' addresses, ready from the start; `host`
+//! A body is a definition of the session under a tracker of its own: its parts are removed together.
+//! Its production begins with its definition ([`Tracker::begin`](uruk_session::Tracker::begin)), as no
+//! other thread can look it up. Functions are defined in the session at their stubs' addresses, ready from the start; `host`
 //! answers for the process by a generator.
 
 use std::ffi::CStr;
@@ -12,13 +11,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use uruk_base::locks::Mutex;
 use uruk_base::parts::{self, Part};
 use uruk_base::{CompiledBy, FunctionId};
-use uruk_codegen::{BODY_PREFIX, Compile, Compiled, Labels};
+use uruk_codegen::{Compile, Compiled, Labels};
 use uruk_heap::Sealed;
 use uruk_link::Linked;
-use uruk_session::{Flags, Interface, Responsibility, SessionError, Symbol, Tracker, Unit};
+use uruk_session::{Flags, SessionError};
 use uruk_tiering::Purpose;
 
 use super::baseline::Assembled;
@@ -32,19 +30,6 @@ use crate::events::staying::Staying;
 use crate::fork::panics;
 use crate::version::compiler::Compiler;
 use crate::version::request::Request;
-
-/// The body of one function, compiled in one way, as a unit of the session.
-struct BodyUnit {
-    core: Arc<Compiler>,
-    name: Box<str>,
-    body: BodyOf,
-    how: Compile,
-    symbol: Symbol,
-    outcome: Outcome,
-}
-
-/// The outcome of a version: the session does not carry the library's results or errors.
-pub(crate) type Outcome = Arc<Mutex<Option<Result<Built, Error>>>>;
 
 /// A version that is ready to run; it is not reachable yet.
 pub(crate) struct Built {
@@ -113,39 +98,6 @@ impl Built {
     }
 }
 
-impl Unit for BodyUnit {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn interface(&self) -> Interface {
-        [(self.symbol, Flags::EXPORTED.with(Flags::CALLABLE))]
-            .into_iter()
-            .collect()
-    }
-
-    fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        // Otherwise the session would report a panic of a layer in an error that names the unit's
-        // own symbol.
-        let result = panics::caught(|| self.core.build(&self.body, &self.how));
-        if let Err(Error::Session(cause @ SessionError::Panicked { .. })) = &result {
-            self.core.names.session().report(cause);
-        }
-        let told = match &result {
-            Ok(built) => Ok(built.entry),
-            Err(cause) => Err(cause.to_string()),
-        };
-        *self.outcome.lock() = Some(result);
-        match told {
-            Ok(entry) => {
-                // Fails only if the tracker was removed; then no lookup waits.
-                let _ = responsibility.publish(&[(self.symbol, entry)], &[]);
-            }
-            Err(text) => responsibility.fail(SessionError::unit(&self.name, text)),
-        }
-    }
-}
-
 impl Compiler {
     /// Builds the version of a request. If the code of the first version can never be exchanged,
     /// the best possible version.
@@ -208,83 +160,57 @@ impl Compiler {
             && !heads.refused.is_empty()
     }
 
-    /// Materializes a body under a tracker of its own in the session: its parts are removed
-    /// together. The body need not be the function's own yet.
+    /// Compiles and links a body under a tracker of its own in the session, so that its parts are
+    /// removed together. The body need not be the function's own yet.
     pub(crate) fn build_body(self: &Arc<Self>, body: BodyOf, how: Compile) -> Result<Built, Error> {
-        let outcome = Outcome::default();
-        self.materialize_version(body.id, &outcome, |symbol, _| BodyUnit {
-            core: Arc::clone(self),
-            name: body.plan.import(body.function.symbol).name.clone(),
-            body,
-            how,
-            symbol,
-            outcome: Arc::clone(&outcome),
-        })
+        let number = self.versions.take_number();
+        let built = self.build_under_tracker(number, &body, &how);
+        built.inspect_err(|_| self.versions.give_number(number))
     }
 
-    /// Materializes a version in the session; its unit sets `outcome`.
-    pub(crate) fn materialize_version<U: Unit + 'static>(
+    fn build_under_tracker(
         self: &Arc<Self>,
-        function: FunctionId,
-        outcome: &Outcome,
-        unit: impl FnOnce(Symbol, &Tracker) -> U,
+        number: usize,
+        body: &BodyOf,
+        how: &Compile,
     ) -> Result<Built, Error> {
-        let versions = &self.versions;
-        let number = versions.take_number();
-        match self.materialize_unit(function, number, outcome, unit) {
-            Ok((mut built, tracker)) => {
+        let symbol = self.names.body_symbol(number);
+        let tracker = self.names.bodies.create_tracker()?;
+        let flags = Flags::EXPORTED.with(Flags::CALLABLE);
+        let responsibility = tracker.begin(&[(symbol, flags)])?;
+        let built = {
+            let _making = responsibility.making();
+            panics::caught(|| self.build(body, how))
+        };
+        let mut built = built.inspect_err(|cause| {
+            if let Error::Session(cause @ SessionError::Panicked { .. }) = cause {
+                self.names.session().report(cause);
+            }
+            // The responsibility is void then. Fails if the session ended meanwhile.
+            let _ = tracker.remove();
+        })?;
+        match responsibility.publish(&[(symbol, built.entry)], &[]) {
+            Ok(()) => {
                 built.unit = Some(BodyTracker { tracker, number });
                 Ok(built)
             }
-            Err(cause) => {
-                versions.give_number(number);
-                Err(cause)
-            }
-        }
-    }
-
-    fn materialize_unit<U: Unit + 'static>(
-        self: &Arc<Self>,
-        function: FunctionId,
-        number: usize,
-        outcome: &Outcome,
-        unit: impl FnOnce(Symbol, &Tracker) -> U,
-    ) -> Result<(Built, Tracker), Error> {
-        let symbol = format!("{BODY_PREFIX}{number}");
-        let symbol = self.names.session().intern(&symbol);
-        let tracker = self.names.bodies.create_tracker()?;
-        tracker.define(unit(symbol, &tracker))?;
-        let found = self.names.bodies.lookup(symbol);
-        let built = outcome.lock().take();
-        match (found, built) {
-            (Ok(_), Some(Ok(built))) => Ok((built, tracker)),
-            (found, built) => {
-                // Removes the definition, so that a later call can try again; cancelling may have
-                // removed it before.
+            Err(told) => {
                 let _ = tracker.remove();
-                let found = found.err();
-                Err(match built {
-                    Some(Err(cause)) => cause,
-                    // A dependence failed after the link.
-                    Some(Ok(built)) => {
-                        self.discard(function, built.unit, built.code);
-                        self.without_symbol(function, found)
-                    }
-                    None => self.without_symbol(function, found),
-                })
+                self.discard(body.id, None, built.code);
+                Err(self.without_symbol(body.id, Some(told)))
             }
         }
     }
 
     /// Renames an error of the session about the unit of a version to the function: the unit's
     /// symbol is a number.
-    fn without_symbol(&self, function: FunctionId, told: Option<SessionError>) -> Error {
+    pub(crate) fn without_symbol(&self, function: FunctionId, told: Option<SessionError>) -> Error {
         let what = match told {
             Some(SessionError::Failed {
                 cause: Some(cause), ..
             }) => return Error::Session((*cause).clone()),
             Some(SessionError::Failed { cause: None, .. }) => "failed",
-            Some(SessionError::Removed(_)) => "was cancelled",
+            Some(SessionError::Removed(_) | SessionError::TrackerDefunct { .. }) => "was cancelled",
             Some(SessionError::Abandoned(_) | SessionError::NotFound(_)) | None => "was abandoned",
             Some(other) => return Error::Session(other),
         };

@@ -1,8 +1,8 @@
 //! Defining symbols in a dylib.
 
 use super::State;
-use super::UnitCell;
 use super::entry::{Displaced, Entry, Owner, Place};
+use super::{Launch, Maker, ResponsibilityState, UnitCell};
 use crate::effects::Effects;
 use crate::error::SessionError;
 use crate::flags::{Flags, SymbolState};
@@ -79,7 +79,7 @@ impl State {
         interface: Interface,
         effects: &mut Effects,
     ) -> Result<Key, SessionError> {
-        let checked = self.check_define(shared, tracker, &interface);
+        let checked = self.check_define(shared, tracker, &interface.symbols);
         let tracker = match checked {
             Ok(tracker) => tracker,
             Err(error) => {
@@ -136,11 +136,38 @@ impl State {
         Ok(key)
     }
 
+    /// Defines symbols whose production begins now, without a unit: nothing searches for them.
+    pub(crate) fn begin(
+        &mut self,
+        shared: &Arc<DylibShared>,
+        tracker: TrackerKey,
+        symbols: &[(Symbol, Flags)],
+        effects: &mut Effects,
+    ) -> Result<Launch, SessionError> {
+        let tracker = self.check_define(shared, Some(tracker), symbols)?;
+        let maker = Maker::default();
+        let responsibility = self.responsibilities.insert(ResponsibilityState {
+            maker: Arc::clone(&maker),
+            dylib: shared.id,
+            tracker,
+        });
+        if let Some(state) = self.trackers.get_mut(&tracker) {
+            state.responsibilities.insert(responsibility);
+        }
+        Ok(Launch {
+            symbols: self.claim(responsibility, symbols, effects)?,
+            maker,
+            responsibility,
+            shared: Arc::clone(shared),
+            init: None,
+        })
+    }
+
     fn check_define(
         &mut self,
         shared: &Arc<DylibShared>,
         tracker: Option<TrackerKey>,
-        interface: &Interface,
+        symbols: &[(Symbol, Flags)],
     ) -> Result<TrackerKey, SessionError> {
         let default = self.open(shared)?.default_tracker;
         let tracker = tracker.unwrap_or(default);
@@ -158,7 +185,7 @@ impl State {
             }
             Some(_) => {}
         }
-        self.check_duplicates(shared.id, &interface.symbols)?;
+        self.check_duplicates(shared.id, symbols)?;
         Ok(tracker)
     }
 
