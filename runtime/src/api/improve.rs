@@ -10,7 +10,7 @@ use crate::api::dylib::Dylib;
 use crate::api::jit::Jit;
 use crate::code::kept::Kept;
 use crate::error::Error;
-use crate::units::reoptimize::Asked;
+use crate::units::reoptimize::PendingReoptimization;
 
 /// Makes better code of a unit's functions on request; see
 /// [`Unit::improver`](crate::Unit::improver). Closures are reoptimizers, too.
@@ -99,7 +99,7 @@ impl<F: Fn(ReoptimizeRequest) + Send + Sync + 'static> Reoptimizer for F {
 pub struct ReoptimizeRequest {
     jit: Jit,
     /// `None` once answered.
-    asked: Option<Arc<Asked>>,
+    asked: Option<Arc<PendingReoptimization>>,
     kept: Kept,
 }
 
@@ -121,7 +121,7 @@ impl Drop for ReoptimizeRequest {
 }
 
 impl ReoptimizeRequest {
-    pub(crate) fn new(jit: Jit, asked: Arc<Asked>) -> ReoptimizeRequest {
+    pub(crate) fn new(jit: Jit, asked: Arc<PendingReoptimization>) -> ReoptimizeRequest {
         ReoptimizeRequest {
             kept: Kept::new(&jit.core().hands),
             jit,
@@ -129,7 +129,7 @@ impl ReoptimizeRequest {
         }
     }
 
-    fn asked(&self) -> &Asked {
+    fn asked(&self) -> &PendingReoptimization {
         self.asked.as_ref().expect("only an answer takes it out")
     }
 

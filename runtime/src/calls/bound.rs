@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::declared::Typed;
-use super::host::{Code, HostFunction, forwarding};
+use super::host::{HostCode, HostFunction, forwarding};
 use super::types::FunctionType;
 use crate::api::dylib::Dylib;
 use crate::api::tracker::Tracker;
@@ -34,12 +34,12 @@ pub(crate) fn define_fns_under(
     let mut with_state: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)> = Vec::new();
     for (name, HostFunction { ty, code }) in functions {
         match code {
-            Code::At(address) => direct.push((name, ty, address)),
-            Code::With { address, state, at } => {
+            HostCode::At(address) => direct.push((name, ty, address)),
+            HostCode::With { address, state, at } => {
                 ir += &forwarding(name, &ty, address, at);
                 with_state.push((name, ty, state));
             }
-            Code::Receiving(receiver) => {
+            HostCode::Receiving(receiver) => {
                 ir += &receiver.forwarding(name, &ty);
                 with_state.push((name, ty, receiver));
             }

@@ -39,7 +39,7 @@ use inkwell::module::Module;
 use inkwell::values::FunctionValue;
 use uruk_session::SessionError;
 
-use super::host::{Code, HostFn, placeholder};
+use super::host::{HostCode, HostFn, placeholder};
 use super::lapsing::note_lazy;
 use super::production::{Entered, Production, Work};
 use super::types::{FunctionType, Piece, split};
@@ -328,7 +328,7 @@ pub(crate) fn define_lazy_under(
     let producer = Arc::new(producer);
     let asked = Arc::clone(&producer);
     let host = (move || asked.produce()).into_host();
-    let Code::With { address, state, at } = host.code else {
+    let HostCode::With { address, state, at } = host.code else {
         unreachable!("the closure has state");
     };
     let core = dylib.jit.core();

@@ -33,7 +33,7 @@ use crate::host::tls;
 
 /// The linked code of one version.
 #[derive(Debug)]
-pub(crate) struct Code {
+pub(crate) struct LinkedCode {
     pub(crate) memory: Sealed,
     /// The address of calls; 0 for code that is no version.
     pub(crate) entry: u64,
@@ -183,7 +183,7 @@ pub(crate) fn split(memory: Vec<Sealed>) -> (Option<Sealed>, Vec<Sealed>) {
     (code.into_iter().next(), data)
 }
 
-impl Code {
+impl LinkedCode {
     /// The addresses of the code.
     pub(crate) fn range(&self) -> Range<u64> {
         self.memory.address()..self.memory.address() + self.memory.len() as u64
@@ -198,7 +198,7 @@ pub(crate) struct Piece {
     pub(crate) fixed: Option<Fixed>,
     pub(crate) version: VersionId,
     pub(crate) function: Option<FunctionId>,
-    pub(crate) code: Code,
+    pub(crate) code: LinkedCode,
 }
 
 /// The properties of a version that do not depend on its place; addresses are offsets from its

@@ -23,7 +23,7 @@ use uruk_session::Dylib;
 use uruk_stubs::StubTable;
 use uruk_unwind::{RegionHandle, Row};
 
-use crate::code::blocks::Code;
+use crate::code::blocks::LinkedCode;
 use crate::code::blocks::Piece;
 use crate::code::bodies::Bodies;
 use crate::code::body::{Body, Function};
@@ -338,7 +338,7 @@ impl CodeDirectory {
     }
 
     /// Retires code that was compiled and never filed.
-    pub(crate) fn discard(&self, id: FunctionId, unit: Option<BodyTracker>, code: Code) {
+    pub(crate) fn discard(&self, id: FunctionId, unit: Option<BodyTracker>, code: LinkedCode) {
         if let Some(unit) = unit {
             self.remove_unit(unit);
         }

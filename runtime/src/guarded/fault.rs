@@ -117,12 +117,12 @@ fn mended(address: u64, error: u64, instruction: u64) -> bool {
 
 /// The previous handlers, by place in [`SIGNALS`]. Written before the runtime's are set, and not
 /// after.
-struct Before(std::cell::UnsafeCell<[MaybeUninit<libc::sigaction>; SIGNALS.len()]>);
+struct PreviousHandlers(std::cell::UnsafeCell<[MaybeUninit<libc::sigaction>; SIGNALS.len()]>);
 
 // SAFETY: written once, under `Once`, before the handlers that read it can run.
-unsafe impl Sync for Before {}
+unsafe impl Sync for PreviousHandlers {}
 
-static BEFORE: Before = Before(std::cell::UnsafeCell::new(
+static BEFORE: PreviousHandlers = PreviousHandlers(std::cell::UnsafeCell::new(
     [const { MaybeUninit::uninit() }; SIGNALS.len()],
 ));
 

@@ -107,7 +107,7 @@ fn slot_of(module: u64) -> usize {
 
 /// One thread's blocks: a word per slot, null until first use.
 #[repr(C)]
-struct Blocks {
+struct ThreadBlocks {
     rounds: Cell<u32>,
     /// Slots from here on were never used.
     top: AtomicUsize,
@@ -160,7 +160,7 @@ impl Drop for Owned {
 }
 
 thread_local! {
-    static BLOCKS: Cell<*mut Blocks> = const { Cell::new(null_mut()) };
+    static BLOCKS: Cell<*mut ThreadBlocks> = const { Cell::new(null_mut()) };
 }
 
 /// The pair JIT'd code passes, as the ABI lays it out.
@@ -388,17 +388,17 @@ fn unmap(block: *mut u8) {
     unsafe { libc::munmap(mapping.cast::<c_void>(), length) };
 }
 
-fn this_thread() -> *mut Blocks {
+fn this_thread() -> *mut ThreadBlocks {
     let held = BLOCKS.with(Cell::get);
     if !held.is_null() {
         return held;
     }
-    let fresh = map(size_of::<Blocks>()).cast::<Blocks>();
+    let fresh = map(size_of::<ThreadBlocks>()).cast::<ThreadBlocks>();
     // A handler that ran since the load has made its own: keep that one.
     let held = BLOCKS.with(Cell::get);
     if !held.is_null() {
         // SAFETY: our mapping, published nowhere.
-        unsafe { libc::munmap(fresh.cast::<c_void>(), size_of::<Blocks>()) };
+        unsafe { libc::munmap(fresh.cast::<c_void>(), size_of::<ThreadBlocks>()) };
         return held;
     }
     BLOCKS.with(|cell| cell.set(fresh));
@@ -430,7 +430,7 @@ pub(crate) fn prepare() {
 }
 
 unsafe extern "C" fn on_thread_exit(value: *mut c_void) {
-    let blocks = value.cast::<Blocks>();
+    let blocks = value.cast::<ThreadBlocks>();
     // SAFETY: the exiting thread's blocks, not yet freed: they are freed only below.
     let rounds = unsafe { (*blocks).rounds.get() } + 1;
     if rounds < DESTRUCTOR_ROUNDS {
@@ -452,7 +452,7 @@ unsafe extern "C" fn on_thread_exit(value: *mut c_void) {
         for block in &(&(*blocks).blocks)[..top] {
             unmap(block.load(Ordering::Relaxed));
         }
-        libc::munmap(value, size_of::<Blocks>());
+        libc::munmap(value, size_of::<ThreadBlocks>());
     }
 }
 

@@ -29,7 +29,7 @@ use crate::load::image::Image;
 use crate::load::loader::Loader;
 use crate::load::own;
 use crate::load::started::Content;
-use crate::load::started::Copied;
+use crate::load::started::CopiedDefinition;
 
 /// The name of the object with the copies, for errors.
 const OBJECT: &str = "definitions of the linker";
@@ -55,7 +55,7 @@ struct Entry {
 /// The definitions that an image copies from libraries.
 #[derive(Default)]
 pub(crate) struct Copies {
-    variables: Vec<Copied>,
+    variables: Vec<CopiedDefinition>,
     entries: Vec<Entry>,
     /// Tables that linkers create.
     headers: Vec<(&'static str, Vec<u8>)>,
@@ -101,7 +101,9 @@ impl Loader {
                             size,
                             aliases,
                         };
-                        copies.variables.extend(Copied::new(name, content));
+                        copies
+                            .variables
+                            .extend(CopiedDefinition::new(name, content));
                     }
                 }
                 None => copies
@@ -120,10 +122,10 @@ impl Loader {
     }
 }
 
-impl Copied {
-    fn new(name: &str, content: Content) -> Option<Copied> {
+impl CopiedDefinition {
+    fn new(name: &str, content: Content) -> Option<CopiedDefinition> {
         let name = CString::new(name).ok()?;
-        Some(Copied { name, content })
+        Some(CopiedDefinition { name, content })
     }
 }
 
@@ -142,7 +144,7 @@ impl Copies {
     pub(crate) fn define(&self) -> Result<Defined<'_>, LinkError> {
         let mut variables = Variables::new(OBJECT);
         let all = self.variables.iter().filter_map(|copied| match copied {
-            Copied {
+            CopiedDefinition {
                 name,
                 content:
                     Content::Variable {
@@ -180,9 +182,9 @@ impl Copies {
     }
 
     /// The definitions to which libraries are redirected.
-    pub(crate) fn copied(self) -> Vec<Copied> {
+    pub(crate) fn copied(self) -> Vec<CopiedDefinition> {
         let shared = self.entries.into_iter().filter(|entry| entry.shared);
-        let functions = shared.map(|Entry { name, .. }| Copied {
+        let functions = shared.map(|Entry { name, .. }| CopiedDefinition {
             name,
             content: Content::Function,
         });

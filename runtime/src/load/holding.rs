@@ -7,7 +7,7 @@ use uruk_heap::Sealed;
 use uruk_reclaim::Fixed;
 use uruk_session::Tracker;
 
-use crate::code::blocks::{Code, Piece, Rest, split};
+use crate::code::blocks::{LinkedCode, Piece, Rest, split};
 use crate::code::handles::Handle;
 use crate::code::holding::Holding;
 use crate::code::holding::HoldingParts;
@@ -93,7 +93,7 @@ impl Loader {
     /// Adds code of an image to the scanned code; returns its version in the table of code.
     fn note_live(&self, memory: Sealed, rest: &Arc<Rest>) -> VersionId {
         let version = self.versions.ids.next();
-        let code = Code {
+        let code = LinkedCode {
             memory,
             entry: 0,
             body_end: 0,

@@ -33,7 +33,7 @@ use crate::load::bind::local_link_name;
 use crate::load::own;
 
 /// A module with assembly whose data is about to be linked.
-pub(crate) struct Assembled {
+pub(crate) struct AssemblyModule {
     pub(crate) module: Arc<Module>,
     /// Its number among the files of its image.
     pub(crate) file: usize,
@@ -54,12 +54,12 @@ impl Labelled {
     /// Finds the labels of a module of image `image`, whose thread-locals have the module word
     /// `tls`.
     pub(crate) fn new(
-        assembled: &Assembled,
+        assembled: &AssemblyModule,
         image: u64,
         placed: &Placed<'_>,
         tls: Option<u64>,
     ) -> Labelled {
-        let Assembled {
+        let AssemblyModule {
             module,
             file,
             object,

@@ -9,8 +9,8 @@ use crate::code::holding::ThreadLocals;
 use crate::code::names::{Definition, Name};
 use crate::error::Error;
 use crate::host::listed::Variables;
-use crate::load::image::{Bodies, Image, Yielded};
-use crate::load::labels::{Assembled, Labelled};
+use crate::load::image::{BodyRanges, Image, Yielded};
+use crate::load::labels::{AssemblyModule, Labelled};
 use crate::load::own::Own;
 use crate::load::weak;
 use crate::version::drafts::Drafts;
@@ -72,7 +72,11 @@ pub(super) struct Named {
 }
 
 impl Named {
-    pub(super) fn of(image: &Image, placed: &PlacedImage<'_>, assembled: &[Assembled]) -> Named {
+    pub(super) fn of(
+        image: &Image,
+        placed: &PlacedImage<'_>,
+        assembled: &[AssemblyModule],
+    ) -> Named {
         let tls_module = placed.tls_module();
         let placed = &placed.placed;
         let bounds = placed.bounds();
@@ -111,7 +115,7 @@ impl Preempted {
     }
 
     /// The extents of functions, and the bytes of variables.
-    pub(super) fn told(self, linked: &Linked, starts: &Placement) -> (Bodies, Yielded) {
+    pub(super) fn told(self, linked: &Linked, starts: &Placement) -> (BodyRanges, Yielded) {
         let bytes = |at: u64, size: u64| -> Vec<u8> {
             let segments = [
                 (starts.code, &linked.code),

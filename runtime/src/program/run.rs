@@ -104,13 +104,13 @@ pub struct Program {
 }
 
 /// State of the handler that runs at exit, after the program's own `atexit` handlers.
-struct AtExit {
+struct ExitHandlerState {
     core: Arc<Session>,
     image: u64,
     outputs: Outputs,
 }
 
-static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
+static AT_EXIT: OnceLock<ExitHandlerState> = OnceLock::new();
 
 impl Program {
     /// Reads and binds `files` to one image, compiles its data, and checks that every
@@ -211,7 +211,7 @@ impl Program {
         // calls them; words are the linker's, not read before.
         unsafe {
             self.hooks.resolve_ifuncs(&self.core);
-            let at_exit = AtExit {
+            let at_exit = ExitHandlerState {
                 core: Arc::clone(&self.core),
                 image: self.hooks.image,
                 outputs,
@@ -279,7 +279,7 @@ unsafe extern "C-unwind" fn write_outputs(status: c_int, _: *mut c_void) {
 /// Writes the outputs before the program gives up the necessary system calls: the runtime's state
 /// does not change afterwards.
 fn write_outputs_early(core: &Session) {
-    let of = |at_exit: &&AtExit| std::ptr::eq(&raw const *at_exit.core, core);
+    let of = |at_exit: &&ExitHandlerState| std::ptr::eq(&raw const *at_exit.core, core);
     if let Some(at_exit) = AT_EXIT.get().filter(of) {
         at_exit.outputs.write(core, 0);
     }

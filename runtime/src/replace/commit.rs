@@ -46,7 +46,7 @@ use crate::replace::state::Replacing;
 
 use super::dependents::Plans;
 use super::migrate::{Move, Moved};
-use super::prepare::Code;
+use super::prepare::BuiltCode;
 use super::publish::{Barrier, Garbage, Published, Staged};
 use super::quiet::OldCode;
 use super::state::{Manner, Old, Set};
@@ -95,7 +95,7 @@ impl Way {
 
 /// The code that a function gets.
 pub(super) enum What {
-    Code(Box<Code>),
+    Code(Box<BuiltCode>),
     /// Code of an object file.
     Object(ObjectCode),
     Restored(Old),
@@ -121,7 +121,7 @@ struct Reach {
     /// Plans that hold after the commit.
     plans: Plans,
     /// Dependents that were found so far, compiled again.
-    recompiled: HashMap<FunctionId, Code>,
+    recompiled: HashMap<FunctionId, BuiltCode>,
 }
 
 impl Replacing {

@@ -46,7 +46,7 @@ impl Hooks {
 }
 
 /// The image whose destructors run at a program's exit.
-struct AtExit {
+struct ExitDestructors {
     core: Weak<Replacing>,
     image: u64,
 }
@@ -118,7 +118,7 @@ impl Replacing {
         }
         self.note_destructors(hooks.image, &hooks.life, &destructors);
         if self.is_program() {
-            let what = AtExit {
+            let what = ExitDestructors {
                 core: Arc::downgrade(self),
                 image: hooks.image,
             };
@@ -132,7 +132,7 @@ impl Replacing {
 
 unsafe extern "C-unwind" fn run_at_exit(what: *mut c_void) {
     // SAFETY: `run_hooks` registered it with a box, once.
-    let AtExit { core, image } = *unsafe { Box::from_raw(what.cast::<AtExit>()) };
+    let ExitDestructors { core, image } = *unsafe { Box::from_raw(what.cast::<ExitDestructors>()) };
     // The core of a program lives until the process ends.
     let Some(core) = core.upgrade() else { return };
     while let Some(address) = core.next_destructor(|of, _| of == image) {

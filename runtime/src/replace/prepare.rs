@@ -37,7 +37,7 @@ use super::migrate::{Migration, Move};
 use super::plan::Planned;
 
 /// Code that was built for a function, with its version number.
-pub(super) struct Code {
+pub(super) struct BuiltCode {
     pub(super) request: Request,
     pub(super) built: Unused,
     pub(super) depends: Arc<[FunctionId]>,
@@ -295,7 +295,7 @@ impl Replacing {
     /// Compiles and links a body for a function, at the tier it runs at, or as first code. It is at
     /// most tier 2: the profile for tier 3 was counted in another body. Over native code, first
     /// code is of tier 2, whose loops could never be left: with `osr` it starts at tier 1.
-    fn prepare_code(self: &Arc<Self>, body: BodyOf, osr: bool) -> Result<Code, Error> {
+    fn prepare_code(self: &Arc<Self>, body: BodyOf, osr: bool) -> Result<BuiltCode, Error> {
         let versions = self.versions.seen(body.id);
         let tier = match versions.published() {
             _ if osr && self.choices.is_over_native() => self.tier_to_leave(),
@@ -321,7 +321,7 @@ impl Replacing {
         self: &Arc<Self>,
         body: BodyOf,
         tier: Tier,
-    ) -> Result<Code, Error> {
+    ) -> Result<BuiltCode, Error> {
         let request = Request {
             ahead: false,
             function: body.id,
@@ -342,7 +342,7 @@ impl Replacing {
             .add_compile(false, built.compiling, built.linking, built.bytes);
         self.tell_compiled(request, &built, None, started);
         let depends = self.depends_of(&body.function, &body.plan, &built);
-        Ok(Code {
+        Ok(BuiltCode {
             request,
             built: Unused {
                 core: Arc::downgrade(self),

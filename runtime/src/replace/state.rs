@@ -33,7 +33,7 @@ use uruk_base::Level;
 const KEPT: usize = 8;
 
 /// The state of a function before a set was committed.
-pub(crate) struct Before {
+pub(crate) struct PriorState {
     pub(crate) id: FunctionId,
     pub(crate) body: Body,
     /// Its code; `None` if it had never been called.
@@ -98,7 +98,7 @@ pub(super) struct Manner {
 /// A committed set, and the data to roll it back.
 pub(crate) struct Set {
     pub(crate) number: u64,
-    pub(crate) before: Vec<Before>,
+    pub(crate) before: Vec<PriorState>,
     pub(super) manner: Manner,
     /// Variables that got new storage.
     pub(super) moved: Vec<Moved>,

@@ -31,7 +31,7 @@ use crate::code::names::{Definition, Name};
 use crate::code::tools::Tools;
 use crate::error::Error;
 use crate::fork::gate;
-use crate::guarded::asked::Asked;
+use crate::guarded::asked::HandlerRegistration;
 use crate::loops::state::Continuations;
 use crate::reclaim::Reclaim;
 use crate::replace::state::Replacing;
@@ -50,7 +50,7 @@ pub(crate) struct Session {
     pub(crate) before_end: OnceLock<fn(&Session)>,
     pub(crate) on_failure: OnceLock<Box<Context>>,
     /// Handles memory faults as long as the session lives.
-    pub(crate) asked: OnceLock<Asked>,
+    pub(crate) asked: OnceLock<HandlerRegistration>,
     pub(crate) replacing: Arc<Replacing>,
     end: gate::End,
 }

@@ -80,7 +80,7 @@ struct State {
 }
 
 /// A function whose code may be evicted.
-struct Candidate {
+struct EvictionCandidate {
     id: FunctionId,
     version: VersionId,
     bytes: u64,

@@ -16,7 +16,7 @@ use crate::fork::hands;
 use crate::session::Session;
 
 /// An embedder's unit with the session's names for its symbols.
-pub(super) struct Adapter {
+pub(super) struct UnitAdapter {
     jit: WeakJit,
     unit: Box<dyn api::unit::Unit>,
     /// The interface until it is requested, once.
@@ -24,14 +24,14 @@ pub(super) struct Adapter {
     names: Arc<BodyNames>,
 }
 
-impl Adapter {
+impl UnitAdapter {
     pub(super) fn new(
         jit: WeakJit,
         unit: Box<dyn api::unit::Unit>,
         interface: Interface,
         names: Arc<BodyNames>,
-    ) -> Adapter {
-        Adapter {
+    ) -> UnitAdapter {
+        UnitAdapter {
             jit,
             unit,
             interface: Cell::new(interface),
@@ -40,7 +40,7 @@ impl Adapter {
     }
 }
 
-impl Unit for Adapter {
+impl Unit for UnitAdapter {
     fn name(&self) -> &str {
         self.unit.name()
     }
@@ -50,7 +50,7 @@ impl Unit for Adapter {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let Adapter {
+        let UnitAdapter {
             jit, unit, names, ..
         } = *self;
         let Some(jit) = jit.upgrade() else {

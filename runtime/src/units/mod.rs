@@ -56,7 +56,7 @@ pub use self::code::{ObjectBuilder, Reference};
 pub use self::object::LazyObject;
 pub(crate) use crate::code::unit_body::UnitBody;
 
-use self::adapter::{Adapter, Stubs};
+use self::adapter::{Stubs, UnitAdapter};
 
 /// Whether a symbol gets a stub.
 fn has_stub(flags: Flags) -> bool {
@@ -73,7 +73,7 @@ pub(crate) fn adapted(given: Given) -> impl uruk_session::Unit {
         interface,
     } = given;
     let interface = names.interface(interface);
-    Adapter::new(jit, unit, interface, names)
+    UnitAdapter::new(jit, unit, interface, names)
 }
 
 impl Session {
@@ -93,7 +93,7 @@ impl Session {
             .filter(|(_, flags)| has_stub(*flags))
             .collect();
         if callable.is_empty() {
-            let adapter = Adapter::new(jit, unit, interface, BodyNames::none());
+            let adapter = UnitAdapter::new(jit, unit, interface, BodyNames::none());
             match tracker {
                 Some(tracker) => tracker.define(adapter)?,
                 None => dylib.define(adapter)?,
@@ -113,7 +113,7 @@ impl Session {
         let interface = names.interface(interface);
         let improver = gate::outside(|| unit.improver());
         let improver = improver.map(|improver| Improving::new(jit.clone(), improver));
-        let adapter = Adapter::new(jit, unit, interface, Arc::clone(&names));
+        let adapter = UnitAdapter::new(jit, unit, interface, Arc::clone(&names));
         let own = dylib.create_tentative_tracker()?;
         let life: Arc<Life> = Arc::default();
         self.names.lives.note(&own, &life);

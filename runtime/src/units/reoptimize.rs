@@ -2,7 +2,7 @@
 //!
 //! The request is a unit of the session ([`BetterUnit`]), as a compile of IR is: under a tracker of
 //! its own, and ready when all dependences of the code are. The requesting thread waits for that,
-//! and continues with the outcome ([`Asked`]).
+//! and continues with the outcome ([`PendingReoptimization`]).
 //!
 //! | thread | action |
 //! |---|---|
@@ -51,7 +51,7 @@ use crate::version::request::Request;
 use std::time::Duration;
 
 /// A request for better code, and its answer.
-pub(crate) struct Asked {
+pub(crate) struct PendingReoptimization {
     core: Arc<Session>,
     pub(crate) request: Request,
     pub(crate) unit: UnitBody,
@@ -69,7 +69,7 @@ pub(crate) struct Asked {
 }
 
 /// The request as a unit of the session.
-struct BetterUnit(Arc<Asked>);
+struct BetterUnit(Arc<PendingReoptimization>);
 
 impl Unit for BetterUnit {
     fn name(&self) -> &str {
@@ -97,7 +97,7 @@ impl Unit for BetterUnit {
     }
 }
 
-impl Asked {
+impl PendingReoptimization {
     fn lock(&self) -> MutexGuard<'_, Option<Responsibility>> {
         self.responsibility.lock()
     }
@@ -303,7 +303,7 @@ impl Session {
         let outcome = Outcome::default();
         let built = self.materialize_version(id, &outcome, |symbol, tracker| {
             self.under_way.asks(request.version, tracker);
-            BetterUnit(Arc::new(Asked {
+            BetterUnit(Arc::new(PendingReoptimization {
                 core: Arc::clone(self),
                 request,
                 unit: unit.clone(),
@@ -332,7 +332,7 @@ impl Session {
     /// dependences.
     fn link_better(
         &self,
-        asked: &Asked,
+        asked: &PendingReoptimization,
         name: &str,
         bytes: &[u8],
         kept: Kept,
@@ -405,7 +405,7 @@ impl Session {
     /// dylib defines, are bound to those definitions.
     fn graph_of<'o>(
         &self,
-        asked: &Asked,
+        asked: &PendingReoptimization,
         name: &str,
         object: &'o [u8],
     ) -> Result<Graph<'o>, Error> {
@@ -426,7 +426,7 @@ impl Session {
     /// Makes a version of linked code.
     fn built(
         &self,
-        asked: &Asked,
+        asked: &PendingReoptimization,
         memory: Sealed,
         body: Range<u64>,
         linked: Linked,

@@ -24,7 +24,7 @@ use uruk_tiering::Purpose;
 use super::baseline::Assembled;
 use super::offers::Crossing;
 use super::plan::BodyOf;
-use crate::code::blocks::{Code, Rest};
+use crate::code::blocks::{LinkedCode, Rest};
 use crate::code::records::BodyTracker;
 use crate::code::words::Words;
 use crate::error::{Error, Refusal};
@@ -59,7 +59,7 @@ pub(crate) struct Built {
     /// The words in which its probes count.
     pub(crate) words: Option<Words>,
     /// Its memory.
-    pub(crate) code: Code,
+    pub(crate) code: LinkedCode,
     /// The results of codegen, without the object.
     pub(crate) compiled: Compiled,
     pub(crate) by: CompiledBy,
@@ -92,7 +92,7 @@ impl Built {
             compiling: Duration::ZERO,
             linking: Duration::ZERO,
             words: None,
-            code: Code {
+            code: LinkedCode {
                 memory,
                 entry: body.start,
                 body_end: body.end,

@@ -20,7 +20,7 @@ use uruk_link::{FdeRow, Linked};
 use uruk_unwind::Row;
 
 use crate::code::blocks::{Shape, View};
-use crate::code::tools::Body;
+use crate::code::tools::LinkedBody;
 use crate::error::Error;
 use crate::version::compiler::Compiler;
 
@@ -54,7 +54,7 @@ impl Compiler {
             true => Cow::Owned(format!("uruk first call of {name}")),
             false => Cow::Borrowed(name),
         };
-        self.tools.add(&Body {
+        self.tools.add(&LinkedBody {
             name: &name,
             tier: new.tier,
             entry: new.body.start,

@@ -30,11 +30,11 @@ type Leaf = [AtomicU64; LEAF_WORDS];
 type Middle = [AtomicPtr<Leaf>; MIDDLE_LEAVES];
 
 /// A set of blocks by their addresses.
-pub(crate) struct Blocks([AtomicPtr<Middle>; MIDDLES]);
+pub(crate) struct BlockSet([AtomicPtr<Middle>; MIDDLES]);
 
-impl Blocks {
-    pub(crate) const fn new() -> Blocks {
-        Blocks([const { AtomicPtr::new(ptr::null_mut()) }; MIDDLES])
+impl BlockSet {
+    pub(crate) const fn new() -> BlockSet {
+        BlockSet([const { AtomicPtr::new(ptr::null_mut()) }; MIDDLES])
     }
 
     /// Adds a block; false if no memory is left for the bits.
@@ -121,11 +121,11 @@ fn present<T>(word: &AtomicPtr<T>) -> Option<&T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Blocks;
+    use super::BlockSet;
 
     #[test]
     fn a_block_is_there_until_it_is_taken() {
-        static BLOCKS: Blocks = Blocks::new();
+        static BLOCKS: BlockSet = BlockSet::new();
         let blocks = [0x10, 0x7fff_ffff_fff0, 0x5555_1234_5670, 0x5555_1234_5680];
         for block in blocks {
             assert!(!BLOCKS.holds(block) && !BLOCKS.take(block));

@@ -21,7 +21,7 @@
 //!   needs, or the dynamic loader. Guest code never runs on those threads, and a compile never
 //!   waits for a compile. Else the program's function is called.
 //! - *Free.* The runtime's blocks are returned to the process's own functions, on any thread: each
-//!   is noted ([`Blocks`](super::blocks::Blocks)), from the process's first on. A block that is not
+//!   is noted ([`BlockSet`](super::blocks::BlockSet)), from the process's first on. A block that is not
 //!   noted is the program's; if a thread of the runtime frees it, it is leaked, as guest code must
 //!   not run there.
 //!
@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use super::blocks::Blocks;
+use super::blocks::BlockSet;
 use crate::fork::shield;
 use crate::host::llvm;
 
@@ -131,8 +131,8 @@ static USED: AtomicBool = AtomicBool::new(false);
 /// Code ranges of the runtime, sorted by start.
 static RUNTIME: OnceLock<Vec<Range<u64>>> = OnceLock::new();
 
-static MALLOC_BLOCKS: Blocks = Blocks::new();
-static NEW_BLOCKS: Blocks = Blocks::new();
+static MALLOC_BLOCKS: BlockSet = BlockSet::new();
+static NEW_BLOCKS: BlockSet = BlockSet::new();
 
 unsafe extern "C" {
     fn __libc_malloc();
@@ -285,7 +285,7 @@ fn is_runtimes(from: usize) -> bool {
     behind != 0 && from < ranges[behind - 1].end || llvm::holds(from)
 }
 
-fn blocks(index: usize) -> &'static Blocks {
+fn blocks(index: usize) -> &'static BlockSet {
     match FAMILIES[index] {
         Malloc => &MALLOC_BLOCKS,
         New => &NEW_BLOCKS,

@@ -64,7 +64,7 @@ use crate::host::{listed, llvm};
 use crate::load::image::Image;
 use crate::load::input::function_base;
 use crate::load::started::Content;
-use crate::load::started::Copied;
+use crate::load::started::CopiedDefinition;
 
 /// The dynamic loader's own name.
 const LOADER: &str = "ld-linux-x86-64.so.2";
@@ -167,14 +167,18 @@ fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, Export> 
 impl Exported {
     /// The definitions of a program that libraries will use: the `copied` definitions of libraries,
     /// and the exports of `image`, if they preempt those of libraries.
-    pub(crate) fn of(core: &CodeDirectory, image: Option<&Image>, copied: &[Copied]) -> Exported {
+    pub(crate) fn of(
+        core: &CodeDirectory,
+        image: Option<&Image>,
+        copied: &[CopiedDefinition],
+    ) -> Exported {
         let mut names = image.map_or_else(BTreeMap::new, |image| defined_by(core, image));
         let mut moved = Vec::new();
         let own = |name: &CStr| match core.names.find_own(&core.main, name.to_str().ok()?)? {
             Definition::Address(address) => Some(address),
             _ => None,
         };
-        for Copied { name, content } in copied {
+        for CopiedDefinition { name, content } in copied {
             let Some(address) = own(name) else { continue };
             let export = Export {
                 address,

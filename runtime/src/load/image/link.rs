@@ -15,7 +15,7 @@ use crate::host::listed::{self, Listed, Variables};
 use crate::host::tls;
 use crate::load::holding::Parts;
 use crate::load::image::names_of_files;
-use crate::load::labels::{Assembled, Labelled};
+use crate::load::labels::{AssemblyModule, Labelled};
 use crate::load::loader::Loader;
 use crate::load::objects::object_files;
 use crate::load::own::Own;
@@ -118,7 +118,7 @@ impl Loader {
         &self,
         image: &'i Image,
         mode: Mode,
-    ) -> Result<(Vec<Part<'i>>, Vec<Assembled>), Error> {
+    ) -> Result<(Vec<Part<'i>>, Vec<AssemblyModule>), Error> {
         let mut objects: Vec<Part<'i>> = Vec::new();
         let mut assembled = Vec::new();
         let alone = mode == Mode::Lazy && self.baseline.is_on() && !self.layers.changes_objects();
@@ -138,7 +138,7 @@ impl Loader {
                 Mode::Lazy => reader.compile_data(&module.plan())?,
             };
             if mode == Mode::Lazy && module.readers.summary().has_inline_asm {
-                assembled.push(Assembled {
+                assembled.push(AssemblyModule {
                     module: Arc::clone(module),
                     file: *number,
                     object: objects.len(),
@@ -179,7 +179,7 @@ impl Loader {
         tracker: &Tracker,
         image: &Image,
         graph: Graph<'_>,
-        assembled: &[Assembled],
+        assembled: &[AssemblyModule],
         stay: Stay,
     ) -> Result<LinkedImage, Error> {
         let dylib = &tracker.dylib();

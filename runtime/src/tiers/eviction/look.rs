@@ -5,7 +5,7 @@ use crate::events::Event;
 use crate::tiers::Control;
 use crate::tiers::TierState;
 use crate::tiers::eviction::ARRIVALS;
-use crate::tiers::eviction::Candidate;
+use crate::tiers::eviction::EvictionCandidate;
 use crate::tiers::eviction::LEFT;
 use crate::tiers::eviction::Looking;
 use crate::tiers::eviction::State;
@@ -81,7 +81,7 @@ impl TierState {
 
     fn look_for_cold(self: &Arc<Self>, state: &mut State, most: Option<u64>) -> Vec<Gone> {
         self.eviction.looks.fetch_add(1, Ordering::Relaxed);
-        let mut found: HashMap<FunctionId, Candidate> = HashMap::new();
+        let mut found: HashMap<FunctionId, EvictionCandidate> = HashMap::new();
         let mut residents = Vec::new();
         let before = std::mem::take(&mut state.samples);
         for one in self.candidates() {
@@ -106,10 +106,10 @@ impl TierState {
     }
 
     /// The functions whose code may be evicted.
-    fn candidates(&self) -> Vec<Candidate> {
+    fn candidates(&self) -> Vec<EvictionCandidate> {
         let mut all = self.versions.all_published(|id, version| {
             let id = self.stubs.function(id)?;
-            Some(Candidate {
+            Some(EvictionCandidate {
                 id,
                 version: version.id,
                 bytes: version.bytes,
@@ -129,7 +129,7 @@ impl TierState {
     }
 
     /// Evicts the code of a function, unless it is being compiled or replaced.
-    fn evict(self: &Arc<Self>, cold: &mut Cold, one: &Candidate) -> Option<Gone> {
+    fn evict(self: &Arc<Self>, cold: &mut Cold, one: &EvictionCandidate) -> Option<Gone> {
         let id = one.id;
         let versions = self.versions.seen(id);
         // Before another thread can compile it again.
