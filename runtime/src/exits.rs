@@ -27,7 +27,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::code::life::{Gone, Hold};
+use crate::code::life::{Hold, ImageGone};
 use crate::fork::gate;
 use crate::host::library::Library;
 
@@ -241,7 +241,7 @@ pub(crate) unsafe extern "C" fn pthread_atfork_of(
 }
 
 /// Holds the images that `addresses` belong to.
-pub(super) fn hold_at(addresses: &[u64]) -> Result<Vec<Hold>, Gone> {
+pub(super) fn hold_at(addresses: &[u64]) -> Result<Vec<Hold>, ImageGone> {
     if addresses.is_empty() {
         return Ok(Vec::new());
     }

@@ -41,7 +41,7 @@ use uruk_session::SessionError;
 
 use super::host::{HostCode, HostFn, placeholder};
 use super::lapsing::note_lazy;
-use super::production::{Entered, Production, Work};
+use super::production::{Production, ProductionState, Work};
 use super::types::{FunctionType, Piece, split};
 use crate::api::dylib::Dylib;
 use crate::api::jit::WeakJit;
@@ -126,9 +126,9 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
     fn produce(&self) -> Result<*const u8, NotProduced> {
         loop {
             let work = match self.production.enter() {
-                Entered::Work(work) => Some(work),
-                Entered::Itself => return Err(self.failed(&Unfit::Itself)),
-                Entered::Ended => None,
+                ProductionState::Work(work) => Some(work),
+                ProductionState::Itself => return Err(self.failed(&Unfit::Itself)),
+                ProductionState::Ended => None,
             };
             if self.is_placeholder() {
                 if let Some(failure) = self.failure.get() {

@@ -229,7 +229,7 @@ pub(crate) struct Shape {
 const LIVE: usize = 2 * size_of::<(VersionId, BlockId)>();
 
 /// One block.
-struct Held {
+struct PlacedBlock {
     memory: Sealed,
     shape: BlockId,
 }
@@ -286,7 +286,7 @@ impl View<'_> {
         let shape = self.shape;
         let rows = usize::from(shape.first.is_some()) + shape.others.len();
         let shared = of_slice(&shape.others) + shape.moves.as_ref().map_or(0, Moves::bytes);
-        size_of::<Option<(BlockId, Held)>>()
+        size_of::<Option<(BlockId, PlacedBlock)>>()
             + uruk_reclaim::BLOCK_BYTES
             + uruk_unwind::object_bytes(rows)
             + (size_of::<Option<(BlockId, Shape)>>() + shared + LIVE) / shape.blocks.max(1)
@@ -306,7 +306,7 @@ impl View<'_> {
 /// All existing code, live and retired, by block. Used by the thread that reclaims.
 #[derive(Default)]
 pub(crate) struct Table {
-    held: Slots<Held>,
+    held: Slots<PlacedBlock>,
     shapes: Slots<Shape>,
     /// The shapes of live versions.
     live: IdMap<VersionId, BlockId>,
@@ -335,7 +335,7 @@ impl Table {
             live: BlockId(0),
             rest: code.rest,
         });
-        let id = self.held.add(Held {
+        let id = self.held.add(PlacedBlock {
             memory: code.memory,
             shape,
         });
@@ -350,7 +350,7 @@ impl Table {
     pub(crate) fn add_copy(&mut self, of: BlockId, memory: Sealed) -> Option<BlockId> {
         let shape = self.held.get(of)?.shape;
         self.shapes.get_mut(shape)?.blocks += 1;
-        Some(self.held.add(Held { memory, shape }))
+        Some(self.held.add(PlacedBlock { memory, shape }))
     }
 
     /// Makes this copy the one that calls of the version reach: retiring the version retires this
@@ -376,7 +376,7 @@ impl Table {
     }
 
     pub(crate) fn get(&self, id: BlockId) -> Option<View<'_>> {
-        let Held { memory, shape } = self.held.get(id)?;
+        let PlacedBlock { memory, shape } = self.held.get(id)?;
         let shape = self.shapes.get(*shape)?;
         Some(View { memory, shape })
     }
@@ -388,7 +388,7 @@ impl Table {
 
     /// Removes a block, and with the last of a version its shape.
     pub(crate) fn remove(&mut self, id: BlockId) -> Option<(Sealed, Option<Shape>)> {
-        let Held { memory, shape: key } = self.held.remove(id)?;
+        let PlacedBlock { memory, shape: key } = self.held.remove(id)?;
         let last = self.shapes.get_mut(key).is_some_and(|shape| {
             shape.blocks -= 1;
             shape.blocks == 0

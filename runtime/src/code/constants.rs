@@ -30,14 +30,14 @@ use uruk_heap::{Heap, Pool, Sealed};
 use uruk_link::{Constant, Laid, Need, Referent, Resolved};
 use uruk_stubs::FunctionId;
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::holding::{Owners, Uses};
 use crate::error::Error;
 
 /// The constants of one module.
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
-    held: Mutex<HashMap<Key, Held>>,
+    held: Mutex<HashMap<Key, PlacedConstant>>,
 }
 
 /// Owner of the constants of a module, and of modules that only replaced functions of it.
@@ -67,11 +67,11 @@ struct Key {
     align: usize,
     /// The bytes, with addresses not filled in.
     bytes: Box<[u8]>,
-    fields: Box<[Field]>,
+    fields: Box<[AddressField]>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Field {
+struct AddressField {
     offset: u64,
     kind: u32,
     addend: i64,
@@ -80,7 +80,7 @@ struct Field {
 }
 
 #[derive(Debug)]
-struct Held {
+struct PlacedConstant {
     memory: Sealed,
     /// Kept for users of its addresses.
     _uses: Uses,
@@ -97,7 +97,7 @@ pub(crate) struct Placed {
 impl Drop for Constants {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.held).into_inner();
-        for Held { memory, _uses } in held.into_values() {
+        for PlacedConstant { memory, _uses } in held.into_values() {
             // SAFETY: the tracker of the module was removed, and all versions that refer to it are
             // freed; the program must not use addresses it kept.
             unsafe { memory.release() };
@@ -168,7 +168,7 @@ impl Constants {
     pub(crate) fn place(
         (heap, owners): (&Heap, &Owners),
         laid: &Laid<'_>,
-        function: &Function,
+        function: &ModuleFunction,
         id: FunctionId,
         find: impl Fn(&str, Need) -> Option<Resolved>,
         uses: &mut Uses,
@@ -232,14 +232,14 @@ impl Constants {
         let memory = draft.seal()?;
         let address = memory.address();
         let _uses = uses;
-        held.insert(key, Held { memory, _uses });
+        held.insert(key, PlacedConstant { memory, _uses });
         Ok(address)
     }
 }
 
 fn key(own: Option<(FunctionId, Box<str>)>, constant: &Constant<'_>, targets: &[u64]) -> Key {
     let fields = constant.references.iter().zip(targets);
-    let fields = fields.map(|(reference, &target)| Field {
+    let fields = fields.map(|(reference, &target)| AddressField {
         offset: reference.offset,
         kind: reference.kind,
         addend: reference.addend,

@@ -1,7 +1,7 @@
 //! Resources of embedders that code keeps.
 
 use crate::fork::errands::Errand;
-use crate::fork::hands::Hands;
+use crate::fork::hands::EmbedderThreads;
 use crate::fork::{gate, panics};
 use std::fmt;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use uruk_session::Resource;
 /// Resources kept for as long as code may run. They are released on a thread for code of embedders,
 /// as the last owner may be dropped where such code must not run.
 pub(crate) struct Kept {
-    hands: Arc<Hands>,
+    hands: Arc<EmbedderThreads>,
     /// Never contended, as each owner locks it alone: the lock makes the rest shareable.
     resources: Mutex<Vec<Box<dyn Resource>>>,
 }
 
 impl Kept {
     /// Without resources.
-    pub(crate) fn new(hands: &Arc<Hands>) -> Kept {
+    pub(crate) fn new(hands: &Arc<EmbedderThreads>) -> Kept {
         Kept {
             hands: Arc::clone(hands),
             resources: Mutex::default(),

@@ -72,7 +72,7 @@ pub(crate) struct Hold(Arc<Life>);
 
 /// The error of a hold of an image that is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct ImageGone;
 
 /// The lives of a session's images, by the trackers they are under.
 #[derive(Clone, Default)]
@@ -196,10 +196,10 @@ impl Life {
     }
 
     /// Holds the image until the result is dropped. Under a pass, as all of these methods.
-    pub(crate) fn hold(self: &Arc<Self>) -> Result<Hold, Gone> {
+    pub(crate) fn hold(self: &Arc<Self>) -> Result<Hold, ImageGone> {
         let mut state = self.state();
         if state.closed && state.holds == 0 {
-            return Err(Gone);
+            return Err(ImageGone);
         }
         state.holds += 1;
         Ok(Hold(Arc::clone(self)))

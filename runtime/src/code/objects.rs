@@ -54,12 +54,12 @@ type Variables = HashMap<(DylibId, Arc<str>), Variable>;
 /// Versions that are functions of objects, and those of each function, so that a removal examines
 /// no others.
 #[derive(Default)]
-struct Filed {
+struct ObjectVersions {
     versions: HashMap<VersionId, (FunctionId, ObjectCode)>,
     of: HashMap<FunctionId, Vec<VersionId>>,
 }
 
-impl Filed {
+impl ObjectVersions {
     fn take(&mut self, version: VersionId) -> Option<ObjectCode> {
         let (id, code) = self.versions.remove(&version)?;
         if let Some(of) = self.of.get_mut(&id) {
@@ -75,7 +75,7 @@ impl Filed {
 /// The session's records of object files.
 #[derive(Default)]
 pub(crate) struct Objects {
-    filed: Mutex<Filed>,
+    filed: Mutex<ObjectVersions>,
     known: Mutex<Known>,
 }
 
@@ -87,7 +87,7 @@ struct Known {
 }
 
 impl Objects {
-    fn filed(&self) -> MutexGuard<'_, Filed> {
+    fn filed(&self) -> MutexGuard<'_, ObjectVersions> {
         self.filed.lock()
     }
 

@@ -65,7 +65,7 @@ struct Node {
 }
 
 /// The remains of a removed image, kept until no reader can see them.
-struct Gone {
+struct RemovedImage {
     _node: Box<Node>,
     data: Vec<Sealed>,
     _thread_locals: Option<tls::Owned>,
@@ -74,13 +74,13 @@ struct Gone {
 
 struct State {
     last: *mut Node,
-    gone: Vec<Gone>,
+    gone: Vec<RemovedImage>,
 }
 
 // SAFETY: nodes are written under the lock around the state.
 unsafe impl Send for State {}
 // SAFETY: a node is owned by its holder; the memory it refers to is the process's.
-unsafe impl Send for Gone {}
+unsafe impl Send for RemovedImage {}
 
 static HEAD: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 static READERS: AtomicUsize = AtomicUsize::new(0);
@@ -196,7 +196,7 @@ impl Drop for Listed {
             None => state.last = node.previous,
         }
         REMOVED.fetch_add(1, Ordering::Relaxed);
-        state.gone.push(Gone {
+        state.gone.push(RemovedImage {
             _node: node,
             data: std::mem::take(&mut self.data),
             _thread_locals: self.thread_locals.take(),
@@ -287,12 +287,12 @@ struct Round {
 /// The C library's function, also where its words are overwritten.
 static REAL: Library = Library::new(NAME);
 
-type Function = unsafe extern "C-unwind" fn(Callback, *mut c_void) -> c_int;
+type ListFunction = unsafe extern "C-unwind" fn(Callback, *mut c_void) -> c_int;
 
-fn real() -> Option<Function> {
+fn real() -> Option<ListFunction> {
     let function = REAL.address();
     // SAFETY: zero, or the C library's function of that name.
-    unsafe { std::mem::transmute::<usize, Option<Function>>(function) }
+    unsafe { std::mem::transmute::<usize, Option<ListFunction>>(function) }
 }
 
 /// `dl_iterate_phdr` including the listed images. Takes no lock but the loader's, and allocates
@@ -439,7 +439,7 @@ impl Words {
     pub(crate) fn values(self) -> impl Iterator<Item = (&'static CStr, u64, u64)> {
         let found = self.found.into_iter().filter(move |_| self.lists);
         found.map(|(name, address)| match name == NAME {
-            true => (name, address, iterate as Function as usize as u64),
+            true => (name, address, iterate as ListFunction as usize as u64),
             false => (name, address, tls::tls_get_addr as *const () as u64),
         })
     }

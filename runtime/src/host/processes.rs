@@ -15,7 +15,7 @@ use std::mem::{ManuallyDrop, size_of_val};
 use super::library::Library;
 use super::sandbox;
 use crate::fork::threads;
-use crate::fork::unseen::{self, Held};
+use crate::fork::unseen::{self, OthersExcluded};
 
 static FORK: Library = Library::new(c"_Fork");
 static CLONE: Library = Library::new(c"clone");
@@ -32,7 +32,7 @@ type Run = extern "C-unwind" fn(*mut c_void) -> c_int;
 struct Start {
     run: Run,
     argument: *mut c_void,
-    held: ManuallyDrop<Held>,
+    held: ManuallyDrop<OthersExcluded>,
 }
 
 /// Like `libc::clone`, with a function that may unwind.

@@ -93,7 +93,7 @@ pub(crate) const HEADER: usize = 64;
 pub(super) const PROGRAM_HEADER: usize = 56;
 
 /// The library's bytes, and the offset of its thunks.
-struct Image {
+struct LibraryImage {
     bytes: Vec<u8>,
     thunks: usize,
 }
@@ -129,9 +129,9 @@ fn hash(name: &CStr) -> u32 {
     })
 }
 
-impl Image {
+impl LibraryImage {
     /// `stack` is the flags of its `PT_GNU_STACK`.
-    fn new(names: &[Name<'_>], thunks: &[Thunk], marks: Marks, stack: u32) -> Image {
+    fn new(names: &[Name<'_>], thunks: &[Thunk], marks: Marks, stack: u32) -> LibraryImage {
         const HEADERS: usize = 4;
         let mut bytes = vec![0; HEADER + HEADERS * PROGRAM_HEADER];
         let hashes = bytes.len();
@@ -176,7 +176,7 @@ impl Image {
             let at = HEADER + index * PROGRAM_HEADER;
             bytes[at..at + PROGRAM_HEADER].copy_from_slice(&program_header(header));
         }
-        Image {
+        LibraryImage {
             bytes,
             thunks: code,
         }
@@ -250,7 +250,7 @@ pub(super) fn program_header(
 /// Makes and opens the library, which stays. `None` if neither memory nor the folder for temporary
 /// files may be mapped for execution.
 pub(crate) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option<StandIn> {
-    let image = Image::new(names, thunks, marks, libc::PF_R | libc::PF_W);
+    let image = LibraryImage::new(names, thunks, marks, libc::PF_R | libc::PF_W);
     let handle = open_bytes(&image.bytes).ok()?;
     // SAFETY: an open handle.
     let base = unsafe { crate::host::exports::base_of(handle) }?;
@@ -274,7 +274,7 @@ pub(crate) fn open_for_stacks() -> Result<(), String> {
         never: 0,
     };
     let stack = libc::PF_R | libc::PF_W | libc::PF_X;
-    open_bytes(&Image::new(&[], &[], marks, stack).bytes).map(drop)
+    open_bytes(&LibraryImage::new(&[], &[], marks, stack).bytes).map(drop)
 }
 
 /// Opens a library from memory, or if memory may not be mapped for execution, from a file.

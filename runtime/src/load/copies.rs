@@ -45,7 +45,7 @@ const ENTRY_SIZE: usize = 16;
 const LOW: u64 = 1 << 31;
 
 /// An entry of the program that leads to a function of a library.
-struct Entry {
+struct PltEntry {
     name: CString,
     code: [u8; ENTRY_SIZE],
     /// Whether it is the function to which libraries bind the name.
@@ -56,7 +56,7 @@ struct Entry {
 #[derive(Default)]
 pub(crate) struct Copies {
     variables: Vec<CopiedDefinition>,
-    entries: Vec<Entry>,
+    entries: Vec<PltEntry>,
     /// Tables that linkers create.
     headers: Vec<(&'static str, Vec<u8>)>,
 }
@@ -108,7 +108,7 @@ impl Loader {
                 }
                 None => copies
                     .entries
-                    .extend(Entry::new(name, found.address, libraries)),
+                    .extend(PltEntry::new(name, found.address, libraries)),
             }
         }
         copies
@@ -129,13 +129,13 @@ impl CopiedDefinition {
     }
 }
 
-impl Entry {
-    fn new(name: &str, address: u64, shared: bool) -> Option<Entry> {
+impl PltEntry {
+    fn new(name: &str, address: u64, shared: bool) -> Option<PltEntry> {
         let name = CString::new(name).ok()?;
         let mut code = [0xcc; ENTRY_SIZE];
         code[..JUMP.len()].copy_from_slice(&JUMP);
         code[JUMP.len()..JUMP.len() + 8].copy_from_slice(&address.to_le_bytes());
-        Some(Entry { name, code, shared })
+        Some(PltEntry { name, code, shared })
     }
 }
 
@@ -184,7 +184,7 @@ impl Copies {
     /// The definitions to which libraries are redirected.
     pub(crate) fn copied(self) -> Vec<CopiedDefinition> {
         let shared = self.entries.into_iter().filter(|entry| entry.shared);
-        let functions = shared.map(|Entry { name, .. }| CopiedDefinition {
+        let functions = shared.map(|PltEntry { name, .. }| CopiedDefinition {
             name,
             content: Content::Function,
         });

@@ -68,7 +68,7 @@ enum Turn {
 
 /// The hooks of an image, in order.
 #[derive(Default)]
-pub(crate) struct Hooks {
+pub(crate) struct ImageHooks {
     /// Number of the image.
     pub(crate) image: u64,
     pub(crate) life: Arc<Life>,
@@ -85,9 +85,9 @@ pub(crate) struct Hooks {
     ran: usize,
 }
 
-impl Hooks {
+impl ImageHooks {
     /// Collects the hooks of an image.
-    pub(crate) fn of(core: &Loader, image: &Image, started: &Started) -> Hooks {
+    pub(crate) fn of(core: &Loader, image: &Image, started: &Started) -> ImageHooks {
         // Compilers emit the list of a module's constructors behind its variables, some of which
         // may lie in the sections of the arrays.
         let hook = |init: &Init| Hook {
@@ -103,7 +103,7 @@ impl Hooks {
         fini.extend_from_slice(&image.destructors);
         fini.sort_by_key(|hook| (hook.priority, hook.file));
         let preinit = started.preinit.iter().map(|&at| (Turn::Before, at));
-        Hooks {
+        ImageHooks {
             image: image.number,
             life: Arc::clone(&image.life),
             ifuncs: image
@@ -176,26 +176,26 @@ impl Hooks {
 /// initialization, and those done.
 #[derive(Default)]
 pub(crate) struct Schedule {
-    due: BTreeMap<u64, Hooks>,
-    done: BTreeMap<u64, Hooks>,
+    due: BTreeMap<u64, ImageHooks>,
+    done: BTreeMap<u64, ImageHooks>,
 }
 
 impl Schedule {
     /// Adds hooks for the next initialization. They are removed with their image's data, or its
     /// hooks: an image without hooks is not entered.
-    pub(crate) fn add(&mut self, hooks: Hooks) {
+    pub(crate) fn add(&mut self, hooks: ImageHooks) {
         if hooks.is_some() || !hooks.ifuncs.is_empty() || !hooks.ifunc_words.is_empty() {
             self.due.insert(hooks.image, hooks);
         }
     }
 
     /// Takes out the images selected by `wanted`, by the numbers of their lives.
-    fn take(&mut self, wanted: &dyn Fn(u64) -> bool) -> Vec<Hooks> {
+    fn take(&mut self, wanted: &dyn Fn(u64) -> bool) -> Vec<ImageHooks> {
         let (taken, left) = std::mem::take(&mut self.due)
             .into_iter()
             .partition(|(_, hooks)| wanted(hooks.life.root().number()));
         self.due = left;
-        let taken: BTreeMap<u64, Hooks> = taken;
+        let taken: BTreeMap<u64, ImageHooks> = taken;
         taken.into_values().collect()
     }
 
@@ -205,7 +205,7 @@ impl Schedule {
             .into_iter()
             .partition(|(_, hooks)| wanted(hooks.life.root().number()));
         self.done = done;
-        let back: BTreeMap<u64, Hooks> = back;
+        let back: BTreeMap<u64, ImageHooks> = back;
         self.due.extend(back);
     }
 

@@ -52,7 +52,7 @@ use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Dylib, Tracker};
 
 use self::archive::Archives;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::bonds::Remaining;
 use crate::code::counters::Counters;
 use crate::code::life::Life;
@@ -291,7 +291,7 @@ impl Loader {
             let name = static_name(&import.name);
             self.set_function(
                 id,
-                Function {
+                ModuleFunction {
                     module: Arc::clone(module),
                     symbol,
                     name,

@@ -30,11 +30,11 @@ struct Table {
     /// Dylibs in which names may be missing.
     dylibs: HashSet<DylibId>,
     /// Inputs by number.
-    inputs: HashMap<u64, Input>,
+    inputs: HashMap<u64, WaitingInput>,
 }
 
 /// An input that was added while it needed missing names.
-struct Input {
+struct WaitingInput {
     dylib: Dylib,
     missing: Vec<Missing>,
     /// The symbol whose lookup links its data and constructors, if they wait.

@@ -21,12 +21,12 @@ use crate::code::loops::{Loops, Passes};
 /// The list of loops; see the module.
 #[derive(Default)]
 pub(crate) struct List {
-    entries: Vec<Entry>,
+    entries: Vec<WatchedEntry>,
     /// The loops of a function's versions, and of its continuations', by its index.
     of: IdMap<u32, Vec<Weak<Loops>>>,
 }
 
-struct Entry {
+struct WatchedEntry {
     passes: Passes,
     /// Their sum at the last look.
     sum: u32,
@@ -40,7 +40,7 @@ impl List {
         let of = self.of.entry(loops.whose.index()).or_default();
         of.push(Arc::downgrade(loops));
         let passes = loops.counts();
-        self.entries.push(Entry {
+        self.entries.push(WatchedEntry {
             sum: passes.sum(),
             passes,
             busy: false,

@@ -28,7 +28,7 @@ use crate::fork::threads;
 use crate::guest::preempt::Exported;
 use crate::guest::{dl, preempt, stacks};
 use crate::host::tls;
-use crate::load::hooks::Hooks;
+use crate::load::hooks::ImageHooks;
 use crate::load::image::Image;
 use crate::load::source::Source;
 use crate::program::outputs::Outputs;
@@ -95,7 +95,7 @@ pub struct Program {
     /// Keeps the workers alive.
     _jit: Jit,
     core: Arc<Session>,
-    hooks: Hooks,
+    hooks: ImageHooks,
     exported: Exported,
     options: ProgramOptions,
     outputs: Outputs,
@@ -163,7 +163,7 @@ impl Program {
         }
         let preempts = options.preempt_libraries;
         core.warn_of_interposers(&image, |name| preempts && preempt::is_seen(name));
-        let hooks = Hooks::of(&core, &image, &started);
+        let hooks = ImageHooks::of(&core, &image, &started);
         // Copied variables belong to libraries, even if the program's names do not preempt theirs.
         let exported = Exported::of(&core, preempts.then_some(&image), &started.copied);
         Ok(Program {
@@ -217,7 +217,7 @@ impl Program {
                 outputs,
             };
             // Natively they run even if a constructor ends the process.
-            let Hooks { image, life, .. } = &self.hooks;
+            let ImageHooks { image, life, .. } = &self.hooks;
             self.core
                 .note_destructors(*image, life, &self.hooks.destructors);
             // A process runs one program: `run` never returns.

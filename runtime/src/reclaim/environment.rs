@@ -36,7 +36,7 @@ const ANSWER: Duration = Duration::from_millis(20);
 
 /// The working data of the reclaiming thread.
 #[derive(Default)]
-pub(crate) struct Hands {
+pub(crate) struct ReclaimState {
     pub(crate) table: Table,
     pub(crate) generation: u64,
     /// Code of versions that were freed, for recordings of the run.
@@ -46,7 +46,7 @@ pub(crate) struct Hands {
     bytes: Vec<u8>,
 }
 
-impl Hands {
+impl ReclaimState {
     pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Reclaim>) -> Work<'a> {
         Work { hands: self, core }
     }
@@ -88,7 +88,7 @@ fn space(number: usize) -> Space {
 }
 
 pub(crate) struct Work<'a> {
-    hands: &'a mut Hands,
+    hands: &'a mut ReclaimState,
     core: &'a Arc<Reclaim>,
 }
 
@@ -141,7 +141,7 @@ impl Work<'_> {
 
     /// Copies a block into a draft, relocated.
     fn write(&mut self, from: BlockId, mut draft: Draft) -> Result<Sealed, CopyError> {
-        let Hands { table, bytes, .. } = &mut *self.hands;
+        let ReclaimState { table, bytes, .. } = &mut *self.hands;
         let code = table.get(from).ok_or(CopyError::Superseded)?;
         let Some(moves) = &code.shape.moves else {
             return Err(CopyError::Fixed(Fixed::Unrecorded));

@@ -43,7 +43,7 @@ use crate::host::clock::clock;
 use crate::tuning::Tuning;
 use std::ops::Deref;
 
-use environment::Hands;
+use environment::ReclaimState;
 use notes::apply;
 pub use registered::RegisteredStack;
 use stays::Stays;
@@ -102,7 +102,7 @@ impl Drop for Reclaim {
 
 struct State {
     engine: Engine,
-    hands: Hands,
+    hands: ReclaimState,
     /// When to give up the versions that these replaced; earliest first.
     aging: VecDeque<(Duration, FunctionId, VersionId)>,
 }
@@ -112,7 +112,7 @@ impl Reclaim {
         Arc::new(Reclaim {
             state: Mutex::new(State {
                 engine: Engine::new(config, 0),
-                hands: Hands::default(),
+                hands: ReclaimState::default(),
                 aging: VecDeque::new(),
             }),
             answered: AtomicU64::new(0),

@@ -104,7 +104,7 @@ pub(super) enum What {
 }
 
 /// The outcome of a commit.
-pub(super) struct Done {
+pub(super) struct CommittedSet {
     pub(super) set: Set,
     pub(super) dependents: Vec<FunctionId>,
     /// How long no call of a member could begin.
@@ -131,7 +131,7 @@ impl Replacing {
         changes: Vec<Change>,
         way: Way,
         level: Level,
-    ) -> Result<Done, (Error, Vec<Change>)> {
+    ) -> Result<CommittedSet, (Error, Vec<Change>)> {
         let mut reach = {
             let _pass = gate::enter();
             Reach {
@@ -281,7 +281,7 @@ impl Replacing {
         mut staged: Staged,
         mut committing: Committing<'_>,
         fallback: HashSet<FunctionId>,
-    ) -> Done {
+    ) -> CommittedSet {
         let Reach {
             members,
             plans,
@@ -325,7 +325,7 @@ impl Replacing {
         drop(garbage.old);
         self.keep_budget();
         self.notes.start();
-        Done {
+        CommittedSet {
             set: Set {
                 number,
                 before,

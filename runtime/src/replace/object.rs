@@ -36,7 +36,7 @@ use crate::load::placed::Stay;
 use crate::replace::state::Replacing;
 
 use super::commit::{Change, What};
-use super::hooks::Hooks;
+use super::hooks::InputHooks;
 use super::prepare::{Allowed, Names, Prepared, Staging};
 use crate::error::replace::ReplaceError;
 
@@ -416,7 +416,7 @@ impl Replacing {
 }
 
 /// Constructors and destructors of an object, by the names of the functions at their addresses.
-fn hooks_of(image: &Image, linked: &LinkedImage) -> Hooks {
+fn hooks_of(image: &Image, linked: &LinkedImage) -> InputHooks {
     let name_at = |init: &Init| {
         let name = linked.functions.get(&init.address);
         (
@@ -426,7 +426,7 @@ fn hooks_of(image: &Image, linked: &LinkedImage) -> Hooks {
         )
     };
     let started = &linked.started;
-    Hooks {
+    InputHooks {
         image: image.number,
         life: Arc::clone(&image.life),
         constructors: started.init.iter().map(name_at).collect(),

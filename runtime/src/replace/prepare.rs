@@ -11,7 +11,7 @@ use uruk_session::{Dylib, Tracker};
 use uruk_tiering::Purpose;
 
 use crate::code::body::Body;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::life::Life;
 use crate::code::module::Module;
 use crate::code::names::{Definition, Name};
@@ -32,7 +32,7 @@ use uruk_base::Mode;
 
 use super::Replacement;
 use super::commit::{Change, What};
-use super::hooks::Hooks;
+use super::hooks::InputHooks;
 use super::migrate::{Migration, Move};
 use super::plan::Planned;
 
@@ -75,7 +75,7 @@ impl Drop for Unused {
 pub(super) struct Prepared {
     pub(super) changes: Vec<Change>,
     pub(super) names: Names,
-    pub(super) hooks: Hooks,
+    pub(super) hooks: InputHooks,
     pub(super) moves: Vec<Move>,
 }
 
@@ -269,7 +269,7 @@ impl Replacing {
         let mut entries = HashMap::new();
         for &(id, symbol) in &planned.members {
             let name = self.display_name_of(id).unwrap_or(c"?");
-            let function = Function {
+            let function = ModuleFunction {
                 module: Arc::clone(module),
                 symbol,
                 name,
@@ -367,7 +367,7 @@ impl Replacing {
             let id = self.allocate_stub()?;
             staging.lock().push(id);
             let link_name = &plan.import(symbol).name;
-            let function = Function {
+            let function = ModuleFunction {
                 module: Arc::clone(module),
                 symbol,
                 name: static_name(link_name),

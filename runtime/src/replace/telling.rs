@@ -10,7 +10,7 @@ use crate::replace::SessionHandle;
 use crate::replace::state::Replacing;
 use std::sync::Arc;
 
-use super::commit::Done;
+use super::commit::CommittedSet;
 use super::prepare::Names;
 use super::quiet::OldCode;
 use super::state::Manner;
@@ -21,7 +21,7 @@ use super::Replacement;
 use crate::replace::loops::OldLoop;
 use crate::replace::rollback::RolledBack;
 
-impl Done {
+impl CommittedSet {
     /// Files the set, and reports it. `begun` is the time when its turn came.
     pub(super) fn finish(
         mut self,
@@ -75,7 +75,12 @@ impl Done {
 
 impl Replacing {
     /// Reports that the replacement with this number was rolled back.
-    pub(super) fn tell_back(&self, number: u64, done: &Done, begun: Duration) -> RolledBack {
+    pub(super) fn tell_back(
+        &self,
+        number: u64,
+        done: &CommittedSet,
+        begun: Duration,
+    ) -> RolledBack {
         let functions = self.names_of(done.set.before.iter().map(|before| before.id));
         let dependents = self.names_of(done.dependents.iter().copied());
         self.events.tell(|| Event::RolledBack {

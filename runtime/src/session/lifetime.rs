@@ -11,7 +11,7 @@ use tracing::error;
 
 use super::Session;
 use crate::error::Error;
-use crate::fork::hands::Hands;
+use crate::fork::hands::EmbedderThreads;
 use crate::fork::thread::serving::Serving;
 use crate::fork::threads;
 use crate::fork::{self, Member, gate};
@@ -26,7 +26,7 @@ use crate::version::calls;
 /// drops them, or hands them to a thread for code of embedders.
 pub(crate) struct SessionEnd {
     serving: Arc<Serving>,
-    hands: Arc<Hands>,
+    hands: Arc<EmbedderThreads>,
 }
 
 impl SessionEnd {

@@ -88,7 +88,7 @@ struct EvictionCandidate {
 }
 
 /// A function whose code was evicted.
-struct Gone {
+struct EvictedFunction {
     id: FunctionId,
     version: VersionId,
     bytes: u64,

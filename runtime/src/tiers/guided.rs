@@ -42,7 +42,7 @@ const ENOUGH: u64 = 1000;
 const ENTRIES: u64 = 64;
 
 /// A version that counts.
-struct Counting {
+struct CountingVersion {
     /// The guided compile to come.
     request: Request,
     /// The number under which the controller requested the compile.
@@ -63,7 +63,7 @@ pub(super) struct Decided {
 
 #[derive(Default)]
 struct State {
-    counting: Vec<Counting>,
+    counting: Vec<CountingVersion>,
     /// Profiles by function index, once counted.
     profiles: HashMap<u32, Arc<Profile>>,
     /// Guided version under way -> the controller's request.

@@ -283,12 +283,12 @@ fn tune(core: &Arc<Tuning>) {
             break;
         }
         // Each step takes a pass of its own: none is held while versions take turns.
-        let mut found = choose::Found::Nothing;
+        let mut found = choose::CheckResult::Nothing;
         let panic = panics::contained(|| found = core.tune_once(&mut looks));
         wait = match found {
-            choose::Found::Root => LOOK,
-            choose::Found::Hot => (wait * 2).min(LOOK_SETTLED),
-            choose::Found::Nothing => (wait * 2).min(LOOK_MOST),
+            choose::CheckResult::Root => LOOK,
+            choose::CheckResult::Hot => (wait * 2).min(LOOK_SETTLED),
+            choose::CheckResult::Nothing => (wait * 2).min(LOOK_MOST),
         };
         let _pass = gate::enter();
         if let Some(panic) = panic {

@@ -28,7 +28,7 @@ use uruk_tiering::Publication;
 use uruk_tiering::tuning::{Rules, Verdict};
 
 use super::region::{Lost, Tried};
-use super::trial::Ended;
+use super::trial::TrialResult;
 use crate::host::clock::nanos;
 use crate::tuning::Tuning;
 use crate::tuning::region::Root;
@@ -52,7 +52,7 @@ pub(super) fn without_way(time: f64, entries: f64) -> f64 {
 }
 
 /// Whether native code must run, by the result of a comparison in which it was the candidate.
-pub(super) fn prefers(ended: &Ended) -> bool {
+pub(super) fn prefers(ended: &TrialResult) -> bool {
     match ended.verdict {
         Verdict::Faster => true,
         Verdict::Slower => false,
@@ -131,7 +131,7 @@ impl Tuning {
     pub(super) fn note_native_trial(
         self: &Arc<Self>,
         root: Root,
-        ended: &Ended,
+        ended: &TrialResult,
         cost: Nanos,
         won: bool,
     ) {

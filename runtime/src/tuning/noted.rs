@@ -7,7 +7,7 @@ use uruk_tiering::tuning::{Known, Shape, Verdict};
 
 use super::candidate::Candidate;
 use super::region::{Lost, Tried};
-use super::trial::Ended;
+use super::trial::TrialResult;
 use crate::events::Event;
 use crate::host::clock::nanos;
 use crate::tuning::Tuning;
@@ -71,7 +71,7 @@ impl Tuning {
         candidate: Candidate,
         shape: Shape,
         made: &Made,
-        ended: &Ended,
+        ended: &TrialResult,
         cost: Nanos,
     ) {
         let won = ended.verdict == Verdict::Faster;
@@ -204,7 +204,7 @@ impl Tuning {
         candidate: Candidate,
         tried: VersionId,
         won: bool,
-        ended: &Ended,
+        ended: &TrialResult,
     ) {
         let winner = if won { tried } else { root.version };
         self.events.tell(|| Event::Tuned {

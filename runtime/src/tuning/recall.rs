@@ -26,7 +26,7 @@ use uruk_tiering::tuning::{KnownNative, Progress, Verdict};
 
 use super::Rising;
 use super::region::{Phase, Region};
-use super::trial::Ended;
+use super::trial::TrialResult;
 use crate::tuning::Tuning;
 
 /// Samples at tier 2 after which a function is promoted to tier 3, if an earlier run left it there.
@@ -223,7 +223,7 @@ impl Tuning {
     }
 
     /// Keeps the result of comparing a function with its native code for the next run.
-    pub(super) fn keep_native(self: &Arc<Self>, id: FunctionId, ended: &Ended, stays: bool) {
+    pub(super) fn keep_native(self: &Arc<Self>, id: FunctionId, ended: &TrialResult, stays: bool) {
         let Some(fingerprint) = self.fingerprint(id) else {
             return;
         };

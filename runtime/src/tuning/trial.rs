@@ -85,7 +85,7 @@ const LOOK: u32 = 8;
 
 /// The result of a trial.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ended {
+pub(super) struct TrialResult {
     pub(super) verdict: Verdict,
     pub(super) ratio: Interval,
     pub(super) pairs: u32,
@@ -131,7 +131,7 @@ impl Tuning {
         expected: Nanos,
         native: Option<Arm>,
         shorts: &mut Shorts,
-    ) -> Option<Ended> {
+    ) -> Option<TrialResult> {
         let mut pass = gate::enter();
         let (rules, patience) = match native {
             Some(Arm::Candidate) => (super::native::rules(self.rules), PATIENCE_NATIVE),
@@ -196,7 +196,7 @@ impl Tuning {
             }
         };
         let ratio = trial.interval();
-        let ended = Ended {
+        let ended = TrialResult {
             verdict,
             ratio,
             pairs: trial.pairs(),
@@ -360,8 +360,8 @@ impl Tuning {
         self: &Arc<Self>,
         root: Root,
         candidate: VersionId,
-        ended: Option<Ended>,
-    ) -> Option<Ended> {
+        ended: Option<TrialResult>,
+    ) -> Option<TrialResult> {
         let versions = self.versions.of(root.id);
         let published = versions.published()?.id;
         let (winner, loser) = match ended.map(|ended| ended.verdict) {

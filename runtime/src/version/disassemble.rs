@@ -10,7 +10,7 @@ use uruk_base::{FunctionId, Tier};
 use uruk_link::Linked;
 use uruk_tiering::Purpose;
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::error::Error;
 use crate::fork::sacrificial::sacrificial;
 use crate::version::compiler::Compiler;
@@ -91,7 +91,7 @@ impl Compiler {
     /// Prints the disassembly of a new body if that was requested.
     pub(crate) fn dump(
         &self,
-        function: &Function,
+        function: &ModuleFunction,
         tier: Tier,
         linked: &Linked,
         code: u64,

@@ -36,7 +36,7 @@ use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, T
 use uruk_session::Dylib;
 
 use super::plan::BodyOf;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::module::Module;
 use crate::code::names::Definition;
 use crate::code::names::Labels;
@@ -76,7 +76,7 @@ fn may_name(parcel: &Parcel, labels: &Labels) -> bool {
 pub(super) struct Crossing {
     offers: Vec<Offer>,
     /// By offer: the function, its body, and the sources of the parcel.
-    sources: Vec<(FunctionId, Function, Arc<[FunctionId]>)>,
+    sources: Vec<(FunctionId, ModuleFunction, Arc<[FunctionId]>)>,
     /// Indexes of offers, by addresses seen at run time.
     targets: HashMap<u64, usize>,
     /// Dylibs in which names of bodies of other dylibs are looked up.
@@ -144,7 +144,7 @@ impl Compiler {
 
     /// The functions of other modules that `body` calls by name, or was seen to call.
     fn wanted(&self, body: &BodyOf, how: &Compile) -> Result<VecDeque<Wanted>, Error> {
-        let Function { module, symbol, .. } = &body.function;
+        let ModuleFunction { module, symbol, .. } = &body.function;
         let mut reader = module.readers.reader()?;
         let symbols = match reader.wanted(&body.plan, *symbol, how) {
             Ok(symbols) => symbols,
@@ -250,10 +250,10 @@ impl Compiler {
     /// The body of a function as its module offers it, and its sources.
     fn parcel(
         &self,
-        function: &Function,
+        function: &ModuleFunction,
         how: &Compile,
     ) -> Option<(Arc<Parcel>, Arc<[FunctionId]>)> {
-        let Function { module, symbol, .. } = function;
+        let ModuleFunction { module, symbol, .. } = function;
         let plan = module.plan();
         let kept = match module.parcels.get(plan.number, *symbol) {
             Some(kept) if kept.parcel.is_some() || kept.tier >= how.tier => kept,

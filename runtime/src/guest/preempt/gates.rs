@@ -117,7 +117,7 @@ gates![
 ];
 
 /// Allocation functions by their first three arguments; a function ignores those it does not take.
-type Function = unsafe extern "C-unwind" fn(usize, usize, usize) -> usize;
+type AllocationFunction = unsafe extern "C-unwind" fn(usize, usize, usize) -> usize;
 
 /// The process's own functions, once looked up.
 static OWN: [AtomicUsize; GATE_COUNT] = [const { AtomicUsize::new(0) }; GATE_COUNT];
@@ -264,7 +264,7 @@ unsafe fn call(function: usize, a: usize, b: usize, c: usize) -> usize {
         return 0;
     }
     // SAFETY: duty 1; a function of up to three words, which ignores the others.
-    unsafe { std::mem::transmute::<usize, Function>(function)(a, b, c) }
+    unsafe { std::mem::transmute::<usize, AllocationFunction>(function)(a, b, c) }
 }
 
 /// Whether the program's functions are used already.

@@ -77,13 +77,13 @@ const OPENERS: [&CStr; 4] = [c"dlopen", c"dlsym", c"dlvsym", c"dlmopen"];
 #[derive(Default)]
 pub(crate) struct Exported {
     /// By name; sorted, so that runs are reproducible.
-    names: BTreeMap<CString, Export>,
+    names: BTreeMap<CString, ProgramExport>,
     /// Variables of libraries, and the addresses of their copies.
     moved: Vec<(Range<u64>, u64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Export {
+struct ProgramExport {
     address: u64,
     function: bool,
     /// Whether it represents a library's own definition.
@@ -121,7 +121,7 @@ fn exported_by<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (&'a st
 }
 
 /// The exports of the files of `image`.
-fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, Export> {
+fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, ProgramExport> {
     let mut found: HashMap<Box<str>, Meaning> = HashMap::new();
     for (_, module) in &image.modules {
         let plan = module.plan();
@@ -153,7 +153,7 @@ fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, Export> 
         };
         let name = CString::new(&*name).ok()?;
         let Meaning { function, equal } = meaning;
-        let export = Export {
+        let export = ProgramExport {
             address,
             function,
             copied: false,
@@ -180,7 +180,7 @@ impl Exported {
         };
         for CopiedDefinition { name, content } in copied {
             let Some(address) = own(name) else { continue };
-            let export = Export {
+            let export = ProgramExport {
                 address,
                 function: *content == Content::Function,
                 copied: true,
@@ -276,7 +276,7 @@ impl Exported {
 }
 
 /// Opens the library that stands for the program.
-fn stand_in_for(names: &BTreeMap<CString, Export>, thunks: &[Thunk]) -> Option<StandIn> {
+fn stand_in_for(names: &BTreeMap<CString, ProgramExport>, thunks: &[Thunk]) -> Option<StandIn> {
     let bind = stand_in::Name {
         name: opened::BIND,
         address: opened::bind_opened as *const () as u64,
@@ -306,7 +306,7 @@ fn stand_in_for(names: &BTreeMap<CString, Export>, thunks: &[Thunk]) -> Option<S
 struct Wanted(Box<[u64; 1 << 10]>);
 
 impl Wanted {
-    fn new(names: &BTreeMap<CString, Export>) -> Wanted {
+    fn new(names: &BTreeMap<CString, ProgramExport>) -> Wanted {
         let mut wanted = Wanted(Box::new([0; 1 << 10]));
         let names = names.keys().map(CString::as_c_str);
         for name in names.chain(OPENERS).chain(listed::NAMES) {
@@ -393,7 +393,7 @@ impl Writes {
     /// Adds the words of a library that the program's names preempt.
     fn collect(
         &mut self,
-        names: &BTreeMap<CString, Export>,
+        names: &BTreeMap<CString, ProgramExport>,
         wanted: &Wanted,
         library: &Loaded,
         index: usize,

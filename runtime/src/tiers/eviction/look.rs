@@ -1,6 +1,6 @@
 //! Looks for cold code, and its eviction.
 
-use super::Gone;
+use super::EvictedFunction;
 use crate::events::Event;
 use crate::tiers::Control;
 use crate::tiers::TierState;
@@ -79,7 +79,11 @@ impl TierState {
         gone.is_some()
     }
 
-    fn look_for_cold(self: &Arc<Self>, state: &mut State, most: Option<u64>) -> Vec<Gone> {
+    fn look_for_cold(
+        self: &Arc<Self>,
+        state: &mut State,
+        most: Option<u64>,
+    ) -> Vec<EvictedFunction> {
         self.eviction.looks.fetch_add(1, Ordering::Relaxed);
         let mut found: HashMap<FunctionId, EvictionCandidate> = HashMap::new();
         let mut residents = Vec::new();
@@ -99,7 +103,7 @@ impl TierState {
         }
         let cold = state.cold.look(&residents, most).into_iter();
         let gone = cold.filter_map(|id| self.evict(&mut state.cold, found.get(&id)?));
-        let gone: Vec<Gone> = gone.collect();
+        let gone: Vec<EvictedFunction> = gone.collect();
         let (functions, evicted) = (residents.len(), gone.len());
         debug!(functions, evicted, "looked for cold code");
         gone
@@ -129,7 +133,11 @@ impl TierState {
     }
 
     /// Evicts the code of a function, unless it is being compiled or replaced.
-    fn evict(self: &Arc<Self>, cold: &mut Cold, one: &EvictionCandidate) -> Option<Gone> {
+    fn evict(
+        self: &Arc<Self>,
+        cold: &mut Cold,
+        one: &EvictionCandidate,
+    ) -> Option<EvictedFunction> {
         let id = one.id;
         let versions = self.versions.seen(id);
         // Before another thread can compile it again.
@@ -157,15 +165,15 @@ impl TierState {
         counters
             .evicted_bytes
             .fetch_add(one.bytes, Ordering::Relaxed);
-        Some(Gone {
+        Some(EvictedFunction {
             id,
             version: gone.version,
             bytes: one.bytes,
         })
     }
 
-    fn tell_evicted(&self, gone: &[Gone]) {
-        for &Gone { id, version, bytes } in gone {
+    fn tell_evicted(&self, gone: &[EvictedFunction]) {
+        for &EvictedFunction { id, version, bytes } in gone {
             self.events.tell(|| Event::Evicted {
                 id,
                 function: self.name_of(id),

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Refusal};
 use crate::tiers::TierState;
-use crate::tiers::guided::Counting;
+use crate::tiers::guided::CountingVersion;
 use crate::tiers::guided::Decided;
 use crate::tiers::guided::Step;
 use crate::version::request::Request;
@@ -61,7 +61,7 @@ impl TierState {
         }
         match made.words {
             Some(words) => {
-                state.counting.push(Counting {
+                state.counting.push(CountingVersion {
                     request: guided,
                     decided: request.version,
                     words,
