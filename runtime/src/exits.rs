@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::code::life::{Hold, ImageGone};
 use crate::fork::gate;
-use crate::host::library::Library;
+use crate::host::library::NextDefinition;
 
 pub(crate) use record::{run_and_close, run_ends};
 
@@ -53,7 +53,7 @@ type Register = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c
 
 /// The C library's `__cxa_atexit`, also where the executable exports one.
 fn register_at_exit() -> Option<Register> {
-    static NEXT: Library = Library::new(c"__cxa_atexit");
+    static NEXT: NextDefinition = NextDefinition::new(c"__cxa_atexit");
     // SAFETY: libc's function has this type, and null is none.
     unsafe { std::mem::transmute::<usize, Option<Register>>(NEXT.address()) }
 }

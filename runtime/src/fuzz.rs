@@ -48,7 +48,7 @@ type Plain = Func<extern "C" fn(u64) -> u64>;
 type Waiting = Func<extern "C" fn(*const AtomicU32, u64) -> u64>;
 
 /// A module that was added.
-struct Module {
+struct AddedModule {
     constant: u64,
     /// In its data.
     data: u64,
@@ -78,7 +78,7 @@ struct Inside {
 
 struct Run {
     jit: Jit,
-    there: [Option<Module>; PLACES],
+    there: [Option<AddedModule>; PLACES],
     /// Functions of modules that were removed.
     stale: Vec<Stale>,
     /// `None`: removed, or transferred.
@@ -210,7 +210,7 @@ impl Run {
         let plain = |what| unsafe { self.jit.function(&name(what)) }.expect("typed");
         // SAFETY: as above.
         let wait = unsafe { self.jit.function(&name("wait")) }.expect("typed");
-        self.there[place] = Some(Module {
+        self.there[place] = Some(AddedModule {
             constant,
             data: constant,
             number: self.added,

@@ -12,7 +12,7 @@ use crate::api::jit::Jit;
 use crate::api::tracker::Tracker;
 use crate::calls::value::Signature;
 use crate::code::body::Body;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::recycle::Lease;
 use crate::error::{Error, Refusal};
 use crate::fork::gate;
@@ -217,7 +217,7 @@ impl Dylib {
     pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
         let core = self.jit.core();
         self.in_default_tracker(|tracker| {
-            let name = Name::strong(name, Definition::Address(address as u64));
+            let name = NewName::strong(name, Definition::Address(address as u64));
             core.change_names(|| core.names.define(tracker, vec![name]))
         })
     }

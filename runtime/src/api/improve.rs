@@ -8,7 +8,7 @@ use uruk_session::{Resource, SessionError, Symbol};
 
 use crate::api::dylib::Dylib;
 use crate::api::jit::Jit;
-use crate::code::kept::Kept;
+use crate::code::kept::KeptResources;
 use crate::error::Error;
 use crate::units::reoptimize::PendingReoptimization;
 
@@ -100,7 +100,7 @@ pub struct ReoptimizeRequest {
     jit: Jit,
     /// `None` once answered.
     asked: Option<Arc<PendingReoptimization>>,
-    kept: Kept,
+    kept: KeptResources,
 }
 
 impl fmt::Debug for ReoptimizeRequest {
@@ -123,7 +123,7 @@ impl Drop for ReoptimizeRequest {
 impl ReoptimizeRequest {
     pub(crate) fn new(jit: Jit, asked: Arc<PendingReoptimization>) -> ReoptimizeRequest {
         ReoptimizeRequest {
-            kept: Kept::new(&jit.core().hands),
+            kept: KeptResources::new(&jit.core().hands),
             jit,
             asked: Some(asked),
         }

@@ -16,7 +16,7 @@ use super::types::FunctionType;
 use crate::api::dylib::Dylib;
 use crate::api::tracker::Tracker;
 use crate::calls::functions::Parting;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::error::Error;
 use crate::fork::gate;
 
@@ -49,8 +49,8 @@ pub(crate) fn define_fns_under(
     let define = |tracker: &uruk_session::Tracker| {
         let names = direct
             .iter()
-            .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
-        let names: Vec<Name> = names.collect();
+            .map(|&(name, _, address)| NewName::strong(name, Definition::Address(address)));
+        let names: Vec<NewName> = names.collect();
         core.change_names(|| {
             // Before the name can be found: declarations are compared with the type from then on.
             direct

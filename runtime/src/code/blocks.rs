@@ -24,7 +24,7 @@ use crate::code::constants::Constants;
 use crate::code::holding::HeldMemory;
 use crate::code::holding::Uses;
 use crate::code::host_state::HostState;
-use crate::code::kept::Kept;
+use crate::code::kept::KeptResources;
 use crate::code::loops::Loops;
 use crate::code::words::Words;
 use crate::host::listed::Listed;
@@ -62,7 +62,7 @@ pub(crate) struct Rest {
     /// Kept for the code that was linked against it.
     _uses: Uses,
     /// Kept for the code that uses them.
-    thread_locals: Option<tls::Owned>,
+    thread_locals: Option<tls::OwnedSlot>,
     /// Its entry in the list of images, if it has one.
     listed: Option<Listed>,
     /// Variables of its image in separate mappings.
@@ -70,7 +70,7 @@ pub(crate) struct Rest {
     /// Kept for the code that refers to them, should the module go before it.
     constants: Option<Arc<Constants>>,
     /// Kept for the code at the request of its maker.
-    _kept: Option<Kept>,
+    _kept: Option<KeptResources>,
     /// Kept for the code that calls the host with them.
     states: Box<[HostState]>,
 }
@@ -123,7 +123,7 @@ impl Rest {
     /// separate mappings.
     pub(crate) fn of_image(
         mut self,
-        thread_locals: Option<tls::Owned>,
+        thread_locals: Option<tls::OwnedSlot>,
         listed: Option<Listed>,
         apart: Arc<[Mapping]>,
     ) -> Rest {
@@ -132,7 +132,7 @@ impl Rest {
     }
 
     /// Adds resources that the maker of its code keeps.
-    pub(crate) fn with_kept(mut self, kept: Kept) -> Rest {
+    pub(crate) fn with_kept(mut self, kept: KeptResources) -> Rest {
         self._kept = Some(kept);
         self
     }
@@ -191,7 +191,7 @@ impl LinkedCode {
 }
 
 /// A new piece of code, and its owner.
-pub(crate) struct Piece {
+pub(crate) struct NewBlock {
     /// Functions from which it took bodies or facts.
     pub(crate) depends: Arc<[FunctionId]>,
     /// Why it cannot move.
@@ -314,8 +314,8 @@ pub(crate) struct Table {
 
 impl Table {
     /// Adds a new version.
-    pub(crate) fn add(&mut self, piece: Piece) -> BlockId {
-        let Piece { code, version, .. } = piece;
+    pub(crate) fn add(&mut self, piece: NewBlock) -> BlockId {
+        let NewBlock { code, version, .. } = piece;
         let at = code.memory.address();
         let mut rows = code.rows.iter().map(|row| row.moved(at, 0));
         let shape = self.shapes.add(Shape {

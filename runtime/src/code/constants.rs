@@ -37,7 +37,7 @@ use crate::error::Error;
 /// The constants of one module.
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
-    held: Mutex<HashMap<Key, PlacedConstant>>,
+    held: Mutex<HashMap<ConstantKey, PlacedConstant>>,
 }
 
 /// Owner of the constants of a module, and of modules that only replaced functions of it.
@@ -61,7 +61,7 @@ impl Default for Holder {
 
 /// Constants with equal keys are one.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct ConstantKey {
     /// Owner and name, if it must not be shared with equal ones.
     own: Option<(FunctionId, Box<str>)>,
     align: usize,
@@ -218,7 +218,7 @@ impl Constants {
     fn intern(
         &self,
         heap: &Heap,
-        key: Key,
+        key: ConstantKey,
         uses: Uses,
         make: impl FnOnce(u64) -> Result<Vec<u8>, uruk_link::LinkError>,
     ) -> Result<u64, Error> {
@@ -237,7 +237,11 @@ impl Constants {
     }
 }
 
-fn key(own: Option<(FunctionId, Box<str>)>, constant: &Constant<'_>, targets: &[u64]) -> Key {
+fn key(
+    own: Option<(FunctionId, Box<str>)>,
+    constant: &Constant<'_>,
+    targets: &[u64],
+) -> ConstantKey {
     let fields = constant.references.iter().zip(targets);
     let fields = fields.map(|(reference, &target)| AddressField {
         offset: reference.offset,
@@ -245,7 +249,7 @@ fn key(own: Option<(FunctionId, Box<str>)>, constant: &Constant<'_>, targets: &[
         addend: reference.addend,
         to: (reference.to != Referent::Itself).then_some(target),
     });
-    Key {
+    ConstantKey {
         own,
         align: constant.align,
         bytes: constant.bytes.into(),

@@ -24,7 +24,7 @@ use uruk_stubs::StubTable;
 use uruk_unwind::{RegionHandle, Row};
 
 use crate::code::blocks::LinkedCode;
-use crate::code::blocks::Piece;
+use crate::code::blocks::NewBlock;
 use crate::code::bodies::Bodies;
 use crate::code::body::{Body, ModuleFunction};
 use crate::code::bound::BoundModules;
@@ -344,7 +344,7 @@ impl CodeDirectory {
         }
         let version = self.versions.ids.next();
         let notes = &self.notes;
-        notes.live(Piece {
+        notes.live(NewBlock {
             function: Some(id),
             version,
             depends: Arc::default(),

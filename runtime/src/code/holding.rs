@@ -61,7 +61,7 @@ pub(crate) struct Holding {
 pub(crate) struct ThreadLocals {
     pub(crate) place: Option<tls::Place>,
     /// Its slot, unless that is in static storage.
-    pub(crate) owned: Option<tls::Owned>,
+    pub(crate) owned: Option<tls::OwnedSlot>,
 }
 
 /// Memory of other images that code or data was linked against.

@@ -31,7 +31,7 @@ pub(crate) struct Loops {
     /// The function that continuations are made from; its module must exist for that.
     pub(crate) of: WeakFunction,
     pub(crate) heads: Vec<Head>,
-    memory: Arc<Memory>,
+    memory: Arc<LoopWordMemory>,
     offers: Offers,
     /// Values that live across the heads, once they were compared with another body's: they may be
     /// needed again when the module is gone.
@@ -44,15 +44,15 @@ pub(crate) struct Loops {
 /// The memory of the words of one version's loops: lives as long as the code that counts in it, and
 /// as long as it is read.
 #[derive(Debug)]
-struct Memory(Option<Sealed>);
+struct LoopWordMemory(Option<Sealed>);
 
-impl Memory {
+impl LoopWordMemory {
     fn address(&self) -> u64 {
         self.0.as_ref().map_or(0, Sealed::address)
     }
 }
 
-impl Drop for Memory {
+impl Drop for LoopWordMemory {
     fn drop(&mut self) {
         // The last holder may have no pass.
         let _pass = gate::enter();
@@ -68,7 +68,7 @@ impl Drop for Memory {
 #[derive(Debug)]
 pub(crate) struct Passes {
     /// Keeps the counts mapped.
-    _memory: Arc<Memory>,
+    _memory: Arc<LoopWordMemory>,
     first: u64,
     loops: usize,
 }
@@ -139,7 +139,7 @@ impl Loops {
             whose,
             of: WeakFunction::of(function),
             heads: heads.to_vec(),
-            memory: Arc::new(Memory(Some(draft.seal()?))),
+            memory: Arc::new(LoopWordMemory(Some(draft.seal()?))),
             offers: Offers::new(heads.len()),
             described: OnceLock::new(),
             ended: Arc::clone(ended),

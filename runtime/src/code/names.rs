@@ -20,7 +20,7 @@ use uruk_session::{
 };
 use uruk_stubs::StubTable;
 
-use crate::code::known::Known;
+use crate::code::known::KnownFunctions;
 use crate::code::life::Lives;
 use crate::code::unit_body;
 use crate::fork::{self, gate};
@@ -41,7 +41,7 @@ pub(crate) enum Definition {
 }
 
 /// A name to be defined.
-pub(crate) struct Name {
+pub(crate) struct NewName {
     pub(crate) name: Box<str>,
     pub(crate) definition: Definition,
     /// Yields to an earlier definition instead of being an error.
@@ -50,7 +50,7 @@ pub(crate) struct Name {
     pub(crate) hidden: bool,
 }
 
-impl Name {
+impl NewName {
     /// The function it names.
     pub(crate) fn function(&self) -> Option<FunctionId> {
         match self.definition {
@@ -59,8 +59,8 @@ impl Name {
         }
     }
 
-    pub(crate) fn strong(name: impl Into<Box<str>>, definition: Definition) -> Name {
-        Name {
+    pub(crate) fn strong(name: impl Into<Box<str>>, definition: Definition) -> NewName {
+        NewName {
             name: name.into(),
             definition,
             weak: false,
@@ -69,7 +69,7 @@ impl Name {
     }
 
     /// Sets whether the name is hidden.
-    pub(crate) fn hidden(mut self, hidden: bool) -> Name {
+    pub(crate) fn hidden(mut self, hidden: bool) -> NewName {
         self.hidden = hidden;
         self
     }
@@ -105,11 +105,11 @@ pub(crate) struct Names {
     /// Set when the first such address is added.
     has_relocated: AtomicBool,
     /// Functions whose stubs may be known otherwise than by name.
-    pub(crate) known: Known,
+    pub(crate) known: KnownFunctions,
     /// Those of them against which code or data was linked.
-    pub(crate) linked: Known,
+    pub(crate) linked: KnownFunctions,
     /// Those whose address was only used by calls in progress, to which it is passed on.
-    pub(crate) passed: Known,
+    pub(crate) passed: KnownFunctions,
 }
 
 impl Names {
@@ -148,9 +148,9 @@ impl Names {
             relocated: RwLock::default(),
             lives,
             has_relocated: AtomicBool::new(false),
-            known: Known::new(stub_limit(stubs)),
-            linked: Known::new(stub_limit(stubs)),
-            passed: Known::new(stub_limit(stubs)),
+            known: KnownFunctions::new(stub_limit(stubs)),
+            linked: KnownFunctions::new(stub_limit(stubs)),
+            passed: KnownFunctions::new(stub_limit(stubs)),
         })
     }
 
@@ -177,7 +177,11 @@ impl Names {
     }
 
     /// Defines names under `tracker`, all or none.
-    pub(crate) fn define(&self, tracker: &Tracker, names: Vec<Name>) -> Result<(), SessionError> {
+    pub(crate) fn define(
+        &self,
+        tracker: &Tracker,
+        names: Vec<NewName>,
+    ) -> Result<(), SessionError> {
         let mut symbols = Vec::with_capacity(names.len());
         for name in names {
             let symbol = self.session.intern(&name.name);

@@ -76,11 +76,11 @@ impl ObjectVersions {
 #[derive(Default)]
 pub(crate) struct Objects {
     filed: Mutex<ObjectVersions>,
-    known: Mutex<Known>,
+    known: Mutex<LinkedVariables>,
 }
 
 #[derive(Default)]
-struct Known {
+struct LinkedVariables {
     variables: Variables,
     /// Users by number of the image.
     users: HashMap<u64, User>,
@@ -91,7 +91,7 @@ impl Objects {
         self.filed.lock()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, LinkedVariables> {
         self.known.lock()
     }
 

@@ -13,13 +13,13 @@ use crate::fork::gate;
 #[derive(Debug, Clone)]
 pub(crate) struct Words {
     pub(crate) probes: Probes,
-    memory: Arc<Memory>,
+    memory: Arc<ProbeMemory>,
 }
 
 #[derive(Debug)]
-struct Memory(Option<Sealed>);
+struct ProbeMemory(Option<Sealed>);
 
-impl Drop for Memory {
+impl Drop for ProbeMemory {
     fn drop(&mut self) {
         // The last holder may be a thread without a pass.
         let _pass = gate::enter();
@@ -33,7 +33,7 @@ impl Drop for Memory {
 
 impl Words {
     pub(crate) fn new(probes: Probes, memory: Sealed) -> Words {
-        let memory = Arc::new(Memory(Some(memory)));
+        let memory = Arc::new(ProbeMemory(Some(memory)));
         Words { probes, memory }
     }
 

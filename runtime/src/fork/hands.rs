@@ -90,8 +90,8 @@ impl EmbedderThreads {
         }
     }
 
-    /// Drops states of an embedder, on a thread of [`EmbedderThreads::start`]; on the calling thread if the
-    /// session ends, when no more tasks begin.
+    /// Drops states of an embedder, on a thread of [`EmbedderThreads::start`]; on the calling
+    /// thread if the session ends, when no more tasks begin.
     pub(crate) fn drop_apart(self: &Arc<Self>, states: impl Send + 'static) {
         let counted = DropCount::new(self);
         let work = move || {
@@ -111,8 +111,9 @@ impl EmbedderThreads {
         }
     }
 
-    /// Waits until the drops of [`EmbedderThreads::drop_apart`] are over, at most for `limit`. Without a pass, and
-    /// not on a thread of [`EmbedderThreads::start`], whose own task may be one of them.
+    /// Waits until the drops of [`EmbedderThreads::drop_apart`] are over, at most for `limit`.
+    /// Without a pass, and not on a thread of [`EmbedderThreads::start`], whose own task may be one
+    /// of them.
     pub(crate) fn wait_for_drops(&self, limit: Duration) {
         let start = Instant::now();
         loop {

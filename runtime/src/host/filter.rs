@@ -128,21 +128,21 @@ type Value = Option<u32>;
 
 /// Values that are known at an instruction.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownValues {
     a: Value,
     x: Value,
     memory: [Value; 16],
 }
 
-impl Known {
+impl KnownValues {
     /// Keeps the values that are equal on both joining paths.
-    fn meet(self, other: Known) -> Known {
+    fn meet(self, other: KnownValues) -> KnownValues {
         let meet = |one: Value, other: Value| one.filter(|_| one == other);
         let mut memory = self.memory;
         for (one, other) in memory.iter_mut().zip(other.memory) {
             *one = meet(*one, other);
         }
-        Known {
+        KnownValues {
             a: meet(self.a, other.a),
             x: meet(self.x, other.x),
             memory,
@@ -163,12 +163,12 @@ enum Step {
 
 fn answers(program: &[Instruction], call: u32) -> Answers {
     let mut answers = Answers::default();
-    let start = Known {
+    let start = KnownValues {
         a: Some(0),
         x: Some(0),
         memory: [Some(0); 16],
     };
-    let mut at: Vec<Option<Known>> = vec![None; program.len()];
+    let mut at: Vec<Option<KnownValues>> = vec![None; program.len()];
     if let Some(first) = at.first_mut() {
         *first = Some(start);
     }
@@ -197,7 +197,7 @@ fn answers(program: &[Instruction], call: u32) -> Answers {
 }
 
 /// Executes one instruction.
-fn step(instruction: Instruction, known: &mut Known, call: u32) -> Step {
+fn step(instruction: Instruction, known: &mut KnownValues, call: u32) -> Step {
     let Instruction { code, k, .. } = instruction;
     let code = u32::from(code);
     let cell = known.memory.get_mut(k as usize);
@@ -250,14 +250,14 @@ fn step(instruction: Instruction, known: &mut Known, call: u32) -> Step {
 }
 
 /// The second operand.
-fn operand(code: u32, k: u32, known: &Known) -> Value {
+fn operand(code: u32, k: u32, known: &KnownValues) -> Value {
     match code & libc::BPF_X {
         0 => Some(k),
         _ => known.x,
     }
 }
 
-fn jump(instruction: Instruction, known: &Known) -> Step {
+fn jump(instruction: Instruction, known: &KnownValues) -> Step {
     let Instruction {
         on_true, on_false, ..
     } = instruction;

@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 use uruk_base::locks::Mutex;
 use uruk_heap::{Pool, Sealed};
 
-use super::library::Library;
+use super::library::NextDefinition;
 use super::tls;
 use crate::fork::gate;
 use crate::host::loaded::{self, Loaded};
@@ -68,7 +68,7 @@ struct Node {
 struct RemovedImage {
     _node: Box<Node>,
     data: Vec<Sealed>,
-    _thread_locals: Option<tls::Owned>,
+    _thread_locals: Option<tls::OwnedSlot>,
     _apart: Arc<[Mapping]>,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct Shape<'a> {
 pub(crate) struct Listed {
     node: *mut Node,
     data: Vec<Sealed>,
-    thread_locals: Option<tls::Owned>,
+    thread_locals: Option<tls::OwnedSlot>,
     apart: Arc<[Mapping]>,
 }
 
@@ -166,7 +166,7 @@ impl Listed {
     pub(crate) unsafe fn end(
         mut self,
         data: Vec<Sealed>,
-        thread_locals: Option<tls::Owned>,
+        thread_locals: Option<tls::OwnedSlot>,
         apart: Arc<[Mapping]>,
     ) {
         (self.data, self.thread_locals, self.apart) = (data, thread_locals, apart);
@@ -285,7 +285,7 @@ struct Round {
 }
 
 /// The C library's function, also where its words are overwritten.
-static REAL: Library = Library::new(NAME);
+static REAL: NextDefinition = NextDefinition::new(NAME);
 
 type ListFunction = unsafe extern "C-unwind" fn(Callback, *mut c_void) -> c_int;
 

@@ -6,21 +6,23 @@
 //!
 //! JIT'd code is linked with them. Native code reaches them where the process finds them before the
 //! C library's: in a library that is loaded first, which exports them under those names
-//! ([`crate::interposed`]). So the C library's own are looked up by [`Library`], not by name.
+//! ([`crate::interposed`]). So the C library's own are looked up by [`NextDefinition`], not by
+//! name.
 
 use std::arch::{asm, naked_asm};
 use std::ffi::{c_int, c_long, c_void};
 use std::mem::{ManuallyDrop, size_of_val};
 
-use super::library::Library;
+use super::library::NextDefinition;
 use super::sandbox;
 use crate::fork::threads;
 use crate::fork::unseen::{self, OthersExcluded};
 
-static FORK: Library = Library::new(c"_Fork");
-static CLONE: Library = Library::new(c"clone");
+static FORK: NextDefinition = NextDefinition::new(c"_Fork");
+static CLONE: NextDefinition = NextDefinition::new(c"clone");
 
-/// Looks the functions up by [`Library`] in advance, before the program runs, when no lock matters.
+/// Looks the functions up by [`NextDefinition`] in advance, before the program runs, when no lock
+/// matters.
 pub(crate) fn prepare() {
     FORK.address();
     CLONE.address();

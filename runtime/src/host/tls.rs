@@ -16,16 +16,16 @@
 //! interrupted `malloc` may touch its first thread-local. A race with such a handler is resolved by
 //! one compare-exchange: the loser unmaps its copy.
 //!
-//! A module is a *slot* and a generation. The slot of a removed module ([`Owned`]) is reused with
-//! another generation, while threads may still have blocks of the old one. The generation in the
-//! block's header identifies these, and they are replaced at the thread's next access. So a thread
-//! has one block for each slot at most.
+//! A module is a *slot* and a generation. The slot of a removed module ([`OwnedSlot`]) is reused
+//! with another generation, while threads may still have blocks of the old one. The generation in
+//! the block's header identifies these, and they are replaced at the thread's next access. So a
+//! thread has one block for each slot at most.
 //!
 //! | field | writer | ordering |
 //! |---|---|---|
-//! | `TEMPLATES[i]` | `fill`, once a generation; `Owned::drop` | release; `allocate` acquires |
+//! | `TEMPLATES[i]` | `fill`, once a generation; `OwnedSlot::drop` | release; `allocate` acquires |
 //! | `BLOCKS` and block words | the thread itself and its signal handlers | relaxed, same thread |
-//! | `SLOTS` | `place`, `Owned::drop` | a lock, taken under a pass of the gate |
+//! | `SLOTS` | `place`, `OwnedSlot::drop` | a lock, taken under a pass of the gate |
 //!
 //! A template is read without a lock only by code of its module, which is freed before the
 //! template; lookups by name hold `SLOTS`.
@@ -133,17 +133,20 @@ impl Header {
 
 /// The slot of a removable module. Dropping it frees the slot, after the code that uses it.
 #[derive(Debug)]
-pub(crate) struct Owned(u64);
+pub(crate) struct OwnedSlot(u64);
 
-impl Owned {
+impl OwnedSlot {
     /// The slot of a place that was just taken; `None` if it is in static storage, which is never
     /// freed.
-    pub(crate) fn new(place: Place) -> Option<Owned> {
-        place.static_offset.is_none().then_some(Owned(place.module))
+    pub(crate) fn new(place: Place) -> Option<OwnedSlot> {
+        place
+            .static_offset
+            .is_none()
+            .then_some(OwnedSlot(place.module))
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedSlot {
     fn drop(&mut self) {
         let slot = slot_of(self.0);
         let mut slots = slots();

@@ -13,7 +13,7 @@ use uruk_codegen::{Access, Kind, ModulePlan, SymbolId};
 use uruk_session::Tracker;
 
 use crate::code::bonds::Remaining;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::static_names::display_name;
 use crate::error::Error;
 use crate::host::mapping::Mapping;
@@ -104,7 +104,7 @@ impl Loader {
         let named = variables.into_iter().zip(&*mapped);
         let names = named.map(|(variable, mapping)| {
             let at = Definition::Address(mapping.range().start);
-            Name::strong(variable.name, at).hidden(variable.hidden)
+            NewName::strong(variable.name, at).hidden(variable.hidden)
         });
         self.define_names(tracker, remaining, names.collect())?;
         if !mapped.is_empty() {

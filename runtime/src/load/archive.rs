@@ -30,11 +30,11 @@ pub(crate) struct Archive {
     pub(crate) name: String,
     bytes: Vec<u8>,
     index: Index,
-    members: Vec<Member>,
+    members: Vec<ArchiveMember>,
 }
 
 /// The ranges of a member's name and of its contents.
-struct Member {
+struct ArchiveMember {
     name: Range<usize>,
     place: Place,
 }
@@ -122,7 +122,7 @@ impl Archive {
         let (index, members) = {
             let file = ArchiveFile::parse(&*bytes).map_err(|cause| bad(&name, cause))?;
             let mut places: Vec<(u64, usize)> = Vec::new();
-            let mut members: Vec<Member> = Vec::new();
+            let mut members: Vec<ArchiveMember> = Vec::new();
             for member in file.members() {
                 let member = member.map_err(|cause| bad(&name, cause))?;
                 let (start, place) = match thin.get(members.len()) {
@@ -138,7 +138,7 @@ impl Archive {
                 };
                 // The range's start is that of the bytes; the index refers to the header before it.
                 places.push((start, members.len()));
-                members.push(Member {
+                members.push(ArchiveMember {
                     name: place_in(&bytes, member.name()),
                     place,
                 });
@@ -193,7 +193,7 @@ impl Archive {
     /// # Errors
     /// The archive is thin, and the file cannot be read.
     pub(crate) fn member(&self, member: usize) -> Result<(String, Cow<'_, [u8]>), Error> {
-        let Member { name, place } = &self.members[member];
+        let ArchiveMember { name, place } = &self.members[member];
         let own = &self.bytes[name.clone()];
         let name = format!("{}({})", self.name, String::from_utf8_lossy(own));
         let within = match place {

@@ -7,7 +7,7 @@ use uruk_heap::Sealed;
 use uruk_reclaim::Fixed;
 use uruk_session::Tracker;
 
-use crate::code::blocks::{LinkedCode, Piece, Rest, split};
+use crate::code::blocks::{LinkedCode, NewBlock, Rest, split};
 use crate::code::handles::Handle;
 use crate::code::holding::Holding;
 use crate::code::holding::HoldingParts;
@@ -23,7 +23,7 @@ use crate::load::loader::Loader;
 
 /// The resources of an image that are held.
 #[derive(Default)]
-pub(crate) struct Parts {
+pub(crate) struct HeldParts {
     pub(crate) memory: Vec<Sealed>,
     /// Memory that it was linked against.
     pub(crate) uses: Uses,
@@ -49,10 +49,10 @@ impl Loader {
         self: &Arc<Self>,
         tracker: &Tracker,
         image: &Image,
-        parts: Parts,
+        parts: HeldParts,
         stays: bool,
     ) -> Result<Arc<Holding>, Error> {
-        let Parts {
+        let HeldParts {
             runs,
             memory,
             uses,
@@ -104,7 +104,7 @@ impl Loader {
             moves: None,
             rest: Arc::clone(rest),
         };
-        self.notes.live(Piece {
+        self.notes.live(NewBlock {
             function: None,
             version,
             depends: Arc::default(),

@@ -57,7 +57,7 @@ use crate::code::bonds::Remaining;
 use crate::code::counters::Counters;
 use crate::code::life::Life;
 use crate::code::module::Module;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::static_names::static_name;
 use crate::error::Error;
 use crate::load::hooks::{Hook, Target, priority_of};
@@ -300,14 +300,14 @@ impl Loader {
             );
             let definition = Definition::Function { id };
             let weak = info.linkage != Linkage::Strong && info.linkage != Linkage::Local;
-            names.push(Name {
+            names.push(NewName {
                 name: import.name.clone(),
                 definition,
                 weak,
                 hidden: info.hidden,
             });
         }
-        let functions = names.iter().filter_map(Name::function).collect();
+        let functions = names.iter().filter_map(NewName::function).collect();
         tracker.attach(self.engines().removal_of(&module.life, functions))?;
         self.define_names(tracker, remaining, names)?;
         Ok(count)
@@ -341,7 +341,7 @@ impl Loader {
                         if let Definition::Function { id } = definition {
                             self.resolved_stub(id);
                         }
-                        names.push(Name {
+                        names.push(NewName {
                             name: import.name.clone(),
                             definition,
                             weak,
@@ -358,7 +358,7 @@ impl Loader {
                     let id = self.allocate_stub()?;
                     own.push(id);
                     let definition = Definition::Function { id };
-                    names.push(Name {
+                    names.push(NewName {
                         name: import.name.clone(),
                         definition,
                         weak,

@@ -6,18 +6,18 @@ use std::sync::Arc;
 use uruk_link::{Kind as LinkKind, LinkError, Linked, Placed, Placement};
 
 use crate::code::holding::ThreadLocals;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::error::Error;
 use crate::host::listed::Variables;
 use crate::load::image::{BodyRanges, Image, Yielded};
 use crate::load::labels::{AssemblyModule, Labelled};
-use crate::load::own::Own;
+use crate::load::own::OwnDefinitions;
 use crate::load::weak;
 use crate::version::drafts::Drafts;
 
 /// An image that was placed.
 pub(crate) struct PlacedImage<'g> {
-    pub(super) own: Option<Own>,
+    pub(super) own: Option<OwnDefinitions>,
     pub(super) thread_locals: ThreadLocals,
     /// Bytes and alignment of thread-locals for which there is no fixed place.
     pub(super) unfixed: Option<(usize, usize)>,
@@ -64,24 +64,24 @@ pub(super) fn of_thread_locals(cause: LinkError, unfixed: Option<(usize, usize)>
 
 /// The exports of an image.
 #[derive(Default)]
-pub(super) struct Named {
-    pub(super) names: Vec<Name>,
+pub(super) struct ImageExports {
+    pub(super) names: Vec<NewName>,
     /// Starts and ends of sections.
-    pub(super) bounds: Vec<Name>,
+    pub(super) bounds: Vec<NewName>,
     pub(super) labelled: Vec<Labelled>,
 }
 
-impl Named {
+impl ImageExports {
     pub(super) fn of(
         image: &Image,
         placed: &PlacedImage<'_>,
         assembled: &[AssemblyModule],
-    ) -> Named {
+    ) -> ImageExports {
         let tls_module = placed.tls_module();
         let placed = &placed.placed;
         let bounds = placed.bounds();
-        let bounds: Vec<Name> = bounds
-            .map(|(name, address)| Name::strong(name, Definition::Address(address)))
+        let bounds: Vec<NewName> = bounds
+            .map(|(name, address)| NewName::strong(name, Definition::Address(address)))
             .collect();
         let mut names = names_of(placed, tls_module, &image.hidden());
         let assembled = assembled.iter();
@@ -89,7 +89,7 @@ impl Named {
             .map(|one| Labelled::new(one, image.suffix(), placed, tls_module))
             .collect();
         names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
-        Named {
+        ImageExports {
             names,
             bounds,
             labelled,
@@ -148,7 +148,7 @@ pub(crate) fn names_of(
     placed: &Placed<'_>,
     tls_module: Option<u64>,
     hidden: &HashSet<Box<str>>,
-) -> Vec<Name> {
+) -> Vec<NewName> {
     let shared = placed.definitions().filter(|(d, _)| !weak::is_own(d));
     let names = shared.map(|(definition, address)| {
         let meaning = match (definition.kind, tls_module) {
@@ -158,7 +158,7 @@ pub(crate) fn names_of(
             },
             _ => Definition::Address(address),
         };
-        Name {
+        NewName {
             name: definition.name.into(),
             definition: meaning,
             weak: definition.binding != uruk_link::Binding::Strong,

@@ -4,7 +4,7 @@ use tracing::warn;
 use uruk_base::FunctionId;
 use uruk_reclaim::{Block, Engine, Nanos, Span};
 
-use crate::code::blocks::{Piece, Table};
+use crate::code::blocks::{NewBlock, Table};
 use crate::code::notes::Note;
 
 use super::environment::space_of;
@@ -13,7 +13,7 @@ use super::environment::space_of;
 pub(super) fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
     let told = match note {
         Note::Live(piece) => {
-            let Piece {
+            let NewBlock {
                 function,
                 version,
                 fixed,

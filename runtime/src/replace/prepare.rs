@@ -14,7 +14,7 @@ use crate::code::body::Body;
 use crate::code::body::ModuleFunction;
 use crate::code::life::Life;
 use crate::code::module::Module;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::static_names::static_name;
 use crate::code::tracked::Tracked;
 use crate::error::Error;
@@ -74,13 +74,13 @@ impl Drop for Unused {
 /// Everything that was prepared for a commit.
 pub(super) struct Prepared {
     pub(super) changes: Vec<Change>,
-    pub(super) names: Names,
+    pub(super) names: ReportedNames,
     pub(super) hooks: InputHooks,
     pub(super) moves: Vec<Move>,
 }
 
 /// Names that are reported to the embedder.
-pub(super) struct Names {
+pub(super) struct ReportedNames {
     /// Functions that are replaced.
     pub(super) functions: Vec<String>,
     pub(super) added: Vec<String>,
@@ -218,7 +218,7 @@ impl Replacing {
         let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
         let functions = changes.iter();
         let functions = functions.map(|change| self.name_of(change.id).to_owned());
-        let names = Names {
+        let names = ReportedNames {
             functions: functions.collect(),
             added: planned.added.iter().map(name).collect(),
             globals_added: planned.new_data.iter().map(name).collect(),
@@ -374,7 +374,7 @@ impl Replacing {
                 origin: None,
             };
             self.set_function(id, function);
-            let name = Name::strong(link_name.clone(), Definition::Function { id });
+            let name = NewName::strong(link_name.clone(), Definition::Function { id });
             names.push(name.hidden(summary.symbols[symbol.index()].hidden));
         }
         self.names.define(&staging.tracker, names)?;
@@ -391,7 +391,7 @@ impl Replacing {
                 if let Definition::Function { id } = definition {
                     self.resolved_stub(id);
                 }
-                names.push(Name::strong(import.name.clone(), definition).hidden(info.hidden));
+                names.push(NewName::strong(import.name.clone(), definition).hidden(info.hidden));
             }
         }
         self.names.define(&staging.tracker, names)?;

@@ -11,7 +11,7 @@ use crate::replace::state::Replacing;
 use std::sync::Arc;
 
 use super::commit::CommittedSet;
-use super::prepare::Names;
+use super::prepare::ReportedNames;
 use super::quiet::OldCode;
 use super::state::Manner;
 use uruk_base::Level;
@@ -26,7 +26,7 @@ impl CommittedSet {
     pub(super) fn finish(
         mut self,
         (core, handle): (&Arc<Replacing>, SessionHandle),
-        names: Names,
+        names: ReportedNames,
         replacement: &Replacement,
         begun: Duration,
         constructors_skipped: Vec<String>,

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::fork::hands::EmbedderThreads;
 use crate::fork::thread::serving::Serving;
 use crate::fork::threads;
-use crate::fork::{self, Member, gate};
+use crate::fork::{self, ForkMember, gate};
 use crate::host::listed;
 use crate::host::room;
 use crate::speculation::work;
@@ -95,7 +95,7 @@ impl Session {
     }
 }
 
-impl Member for Session {
+impl ForkMember for Session {
     fn wind_down(&self) {
         self.tiers.pause(true);
         self.tiers.drop_jobs();

@@ -27,7 +27,7 @@ use uruk_heap::HeapConfig;
 use crate::calls::failed::{Context, OnFailure};
 use crate::calls::functions::HostFunctions;
 use crate::code::names::Reporter;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::tools::Tools;
 use crate::error::Error;
 use crate::fork::gate;
@@ -95,7 +95,7 @@ impl Session {
             reporter,
         })?;
         let overrides = crate::guest::overrides().into_iter();
-        let overrides = overrides.map(|(name, at)| Name::strong(name, Definition::Address(at)));
+        let overrides = overrides.map(|(name, at)| NewName::strong(name, Definition::Address(at)));
         let host = code.names.host().default_tracker()?;
         code.names.define(&host, overrides.collect())?;
         let baseline = Compilers::new(tiers.baseline);

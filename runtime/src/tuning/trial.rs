@@ -113,7 +113,7 @@ fn in_time(rules: Rules, part: f64, slice: Duration, patience: Duration) -> Rule
 }
 
 /// The counts at the beginning of a slice.
-struct Mark {
+struct SliceStart {
     clock: Reading,
     units: u64,
 }
@@ -274,13 +274,19 @@ impl Tuning {
 
     /// Waits until `wanted` further units have begun, for at most `most` of the program's time:
     /// while it is stopped, or others have its processor, none can begin.
-    fn wait_for_units(&self, root: Root, clock: &GuestClock, wanted: u64, most: Duration) -> Mark {
+    fn wait_for_units(
+        &self,
+        root: Root,
+        clock: &GuestClock,
+        wanted: u64,
+        most: Duration,
+    ) -> SliceStart {
         let begin = Instant::now();
         let ran = {
             let _pass = gate::enter();
             clock.read()
         };
-        let is_over = |now: &Mark| {
+        let is_over = |now: &SliceStart| {
             let ran = Duration::from_nanos(now.clock.since(&ran).0);
             ran >= most || begin.elapsed() >= most * IDLES
         };
@@ -320,8 +326,8 @@ impl Tuning {
     }
 
     /// The current counts.
-    fn mark(&self, clock: &GuestClock, root: Root) -> Mark {
-        Mark {
+    fn mark(&self, clock: &GuestClock, root: Root) -> SliceStart {
+        SliceStart {
             clock: clock.read(),
             units: self.units(root),
         }

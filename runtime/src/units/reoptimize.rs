@@ -34,7 +34,7 @@ use crate::api::improve::ReoptimizeRequest;
 use crate::code::blocks::{Rest, split};
 use crate::code::body::Body;
 use crate::code::holding::Uses;
-use crate::code::kept::Kept;
+use crate::code::kept::KeptResources;
 use crate::code::unit_body::UnitBody;
 use crate::error::{Error, Missing, Refusal};
 use crate::fork::errands::Errand;
@@ -195,7 +195,7 @@ impl PendingReoptimization {
     }
 
     /// Makes the version a jump to an address.
-    pub(crate) fn jump(&self, address: u64, kept: Kept) -> Result<(), Error> {
+    pub(crate) fn jump(&self, address: u64, kept: KeptResources) -> Result<(), Error> {
         let _pass = gate::enter();
         // `jmp [rip]`, and the address behind it.
         let mut bytes = vec![0xff, 0x25, 0, 0, 0, 0];
@@ -210,7 +210,7 @@ impl PendingReoptimization {
     }
 
     /// Links the object with the better code.
-    pub(crate) fn link(&self, name: &str, bytes: &[u8], kept: Kept) -> Result<(), Error> {
+    pub(crate) fn link(&self, name: &str, bytes: &[u8], kept: KeptResources) -> Result<(), Error> {
         let _pass = gate::enter();
         if self.cancel.is_cancelled() {
             self.fail(self.cancelled());
@@ -335,7 +335,7 @@ impl Session {
         asked: &PendingReoptimization,
         name: &str,
         bytes: &[u8],
-        kept: Kept,
+        kept: KeptResources,
     ) -> Result<(Built, Dependences), Error> {
         let dylib = &asked.unit.dylib;
         let own = asked.own_name();

@@ -17,9 +17,9 @@ use crate::version::compiler::Compiler;
 use crate::version::request::Request;
 
 /// Names of the addresses a body mentions.
-struct Names(HashMap<u64, String>);
+struct AddressNames(HashMap<u64, String>);
 
-impl SymbolResolver for Names {
+impl SymbolResolver for AddressNames {
     fn symbol(
         &mut self,
         _instruction: &iced_x86::Instruction,
@@ -119,7 +119,7 @@ pub(crate) fn disassemble(core: &Compiler, bytes: &[u8], address: u64) -> String
     let names = mentioned
         .filter_map(|at| Some((at, core.describe(at)?)))
         .collect();
-    let mut formatter = GasFormatter::with_options(Some(Box::new(Names(names))), None);
+    let mut formatter = GasFormatter::with_options(Some(Box::new(AddressNames(names))), None);
     let mut text = String::new();
     let mut line = String::new();
     for instruction in decode() {

@@ -40,7 +40,7 @@ use crate::code::body::ModuleFunction;
 use crate::code::module::Module;
 use crate::code::names::Definition;
 use crate::code::names::Labels;
-use crate::code::parcels::Kept;
+use crate::code::parcels::WantedParcel;
 use crate::error::Error;
 use crate::version::compiler::Compiler;
 
@@ -272,7 +272,7 @@ impl Compiler {
         symbol: SymbolId,
         plan: &ModulePlan,
         how: &Compile,
-    ) -> Option<Kept> {
+    ) -> Option<WantedParcel> {
         let made = module.readers.reader().and_then(|mut reader| {
             let made = reader.parcel(plan, symbol, how);
             if made.as_ref().is_err_and(|cause| !cause.is_cancelled()) {
@@ -293,7 +293,7 @@ impl Compiler {
             Some(parcel) => self.functions_of(module, plan, parcel.uses()),
             None => Arc::default(),
         };
-        Some(Kept {
+        Some(WantedParcel {
             parcel: parcel.map(Arc::new),
             tier: how.tier,
             depends,

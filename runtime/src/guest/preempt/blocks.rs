@@ -26,8 +26,8 @@ const LEAF_WORDS: usize = 1 << (LEAF_BITS - GRANULE_BITS - 6);
 const MIDDLE_LEAVES: usize = 1 << (MIDDLE_BITS - LEAF_BITS);
 const MIDDLES: usize = 1 << (ADDRESS_BITS - MIDDLE_BITS);
 
-type Leaf = [AtomicU64; LEAF_WORDS];
-type Middle = [AtomicPtr<Leaf>; MIDDLE_LEAVES];
+type BlockBits = [AtomicU64; LEAF_WORDS];
+type Middle = [AtomicPtr<BlockBits>; MIDDLE_LEAVES];
 
 /// A set of blocks by their addresses.
 pub(crate) struct BlockSet([AtomicPtr<Middle>; MIDDLES]);
@@ -69,7 +69,7 @@ impl BlockSet {
                 .is_some_and(|leaf| leaf[word].fetch_and(!bit, Ordering::Relaxed) & bit != 0)
     }
 
-    fn leaf(&self, block: usize) -> Option<&Leaf> {
+    fn leaf(&self, block: usize) -> Option<&BlockBits> {
         if !block.is_multiple_of(1 << GRANULE_BITS) {
             return None;
         }

@@ -21,9 +21,9 @@
 //!   needs, or the dynamic loader. Guest code never runs on those threads, and a compile never
 //!   waits for a compile. Else the program's function is called.
 //! - *Free.* The runtime's blocks are returned to the process's own functions, on any thread: each
-//!   is noted ([`BlockSet`](super::blocks::BlockSet)), from the process's first on. A block that is not
-//!   noted is the program's; if a thread of the runtime frees it, it is leaked, as guest code must
-//!   not run there.
+//!   is noted ([`BlockSet`](super::blocks::BlockSet)), from the process's first on. A block that is
+//!   not noted is the program's; if a thread of the runtime frees it, it is leaked, as guest code
+//!   must not run there.
 //!
 //! The program may build on the process's functions (`dlsym(RTLD_NEXT, "malloc")`,
 //! `__libc_malloc`), which bypass the gates. It may also leave out names of a family, which then

@@ -207,7 +207,7 @@ impl Exported {
     pub(crate) fn begin(self, core: &CodeDirectory) {
         let (loaded, _) = loaded::all();
         let process = core.process.read();
-        let parts = Parts::of(&loaded, &process.dynamics());
+        let parts = LibraryRoles::of(&loaded, &process.dynamics());
         gates::find_own(|name| process.find(name));
         drop(process);
         let gates: Vec<_> = self
@@ -277,12 +277,12 @@ impl Exported {
 
 /// Opens the library that stands for the program.
 fn stand_in_for(names: &BTreeMap<CString, ProgramExport>, thunks: &[Thunk]) -> Option<StandIn> {
-    let bind = stand_in::Name {
+    let bind = stand_in::ExportedName {
         name: opened::BIND,
         address: opened::bind_opened as *const () as u64,
         kind: NameKind::Resolver,
     };
-    let names = names.iter().map(|(name, export)| stand_in::Name {
+    let names = names.iter().map(|(name, export)| stand_in::ExportedName {
         name,
         address: export.address,
         kind: match export.function {
@@ -330,14 +330,14 @@ impl Wanted {
 }
 
 /// Libraries by their callers, as indexes.
-struct Parts {
+struct LibraryRoles {
     runtimes: HashSet<usize>,
     programs: HashSet<usize>,
 }
 
-impl Parts {
+impl LibraryRoles {
     /// `allowed` are the dynamic sections of libraries that the program was linked with.
-    fn of(loaded: &[Loaded], allowed: &[u64]) -> Parts {
+    fn of(loaded: &[Loaded], allowed: &[u64]) -> LibraryRoles {
         let mut runtimes = closure(loaded, llvm::needed(loaded).chain([0]));
         let roots = loaded.iter().enumerate();
         let roots = roots.filter(|(_, one)| allowed.contains(&one.dynamic));
@@ -353,7 +353,7 @@ impl Parts {
             programs.remove(&loader);
             runtimes.insert(loader);
         }
-        Parts { runtimes, programs }
+        LibraryRoles { runtimes, programs }
     }
 
     /// Load addresses of the files that only the runtime uses: its executable, and LLVM.

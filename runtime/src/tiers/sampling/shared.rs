@@ -21,12 +21,12 @@ const MOST: usize = 8;
 /// Pieces of code, by start address, and the functions that run them.
 #[derive(Default)]
 pub(super) struct Shared {
-    pieces: BTreeMap<u64, Piece>,
+    pieces: BTreeMap<u64, SharedPiece>,
     /// Function -> starts of the pieces whose samples it gets.
     lent: HashMap<u32, Vec<u64>>,
 }
 
-struct Piece {
+struct SharedPiece {
     code: Range<u64>,
     callers: Vec<FunctionId>,
     /// Index of the function that gets its samples.
@@ -47,7 +47,7 @@ impl Shared {
         id: FunctionId,
     ) -> bool {
         let start = code.start;
-        let piece = self.pieces.entry(start).or_insert_with(|| Piece {
+        let piece = self.pieces.entry(start).or_insert_with(|| SharedPiece {
             code,
             callers: Vec::new(),
             at: 0,
