@@ -204,7 +204,7 @@ pub(crate) struct NewBlock {
 /// The properties of a version that do not depend on its place; addresses are offsets from its
 /// first byte. A copy refers to it by a number, because counting in an [`Arc`] costs a cache miss
 /// and a barrier each time. Tables of them are read from front to back.
-pub(crate) struct Shape {
+pub(crate) struct VersionShape {
     pub(crate) function: Option<FunctionId>,
     pub(crate) version: VersionId,
     pub(crate) moves: Option<Moves>,
@@ -238,10 +238,10 @@ struct PlacedBlock {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'t> {
     pub(crate) memory: &'t Sealed,
-    pub(crate) shape: &'t Shape,
+    pub(crate) shape: &'t VersionShape,
 }
 
-impl Shape {
+impl VersionShape {
     /// Its resources besides its code.
     pub(crate) fn rest(&self) -> &Arc<Rest> {
         &self.rest
@@ -275,7 +275,7 @@ impl View<'_> {
     /// The bytes of the function itself.
     pub(crate) fn body(&self) -> Option<&[u8]> {
         let place = |offset: u64| usize::try_from(offset).ok();
-        let Shape {
+        let VersionShape {
             entry, body_end, ..
         } = *self.shape;
         self.memory.bytes()?.get(place(entry)?..place(body_end)?)
@@ -289,7 +289,7 @@ impl View<'_> {
         size_of::<Option<(BlockId, PlacedBlock)>>()
             + uruk_reclaim::BLOCK_BYTES
             + uruk_unwind::object_bytes(rows)
-            + (size_of::<Option<(BlockId, Shape)>>() + shared + LIVE) / shape.blocks.max(1)
+            + (size_of::<Option<(BlockId, VersionShape)>>() + shared + LIVE) / shape.blocks.max(1)
     }
 
     /// Its unwind rows.
@@ -307,7 +307,7 @@ impl View<'_> {
 #[derive(Default)]
 pub(crate) struct Table {
     held: Slots<PlacedBlock>,
-    shapes: Slots<Shape>,
+    shapes: Slots<VersionShape>,
     /// The shapes of live versions.
     live: IdMap<VersionId, BlockId>,
 }
@@ -318,7 +318,7 @@ impl Table {
         let NewBlock { code, version, .. } = piece;
         let at = code.memory.address();
         let mut rows = code.rows.iter().map(|row| row.moved(at, 0));
-        let shape = self.shapes.add(Shape {
+        let shape = self.shapes.add(VersionShape {
             function: piece.function,
             version,
             // Allocated by this thread, they lie next to each other.
@@ -387,7 +387,7 @@ impl Table {
     }
 
     /// Removes a block, and with the last of a version its shape.
-    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(Sealed, Option<Shape>)> {
+    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(Sealed, Option<VersionShape>)> {
         let PlacedBlock { memory, shape: key } = self.held.remove(id)?;
         let last = self.shapes.get_mut(key).is_some_and(|shape| {
             shape.blocks -= 1;

@@ -42,7 +42,7 @@ pub(crate) struct Constants {
 
 /// Owner of the constants of a module, and of modules that only replaced functions of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shared(Arc<Mutex<Holder>>);
+pub(crate) struct SharedConstants(Arc<Mutex<Holder>>);
 
 /// The owner of a module's constants, besides versions.
 #[derive(Debug)]
@@ -113,7 +113,7 @@ impl Constants {
     }
 }
 
-impl Shared {
+impl SharedConstants {
     /// Bytes that the allocator took for their table, which exists even if it is empty.
     pub(super) fn bytes_of_table(&self) -> usize {
         let table = match self.is_inherited() {

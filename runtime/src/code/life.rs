@@ -46,7 +46,7 @@ use crate::fork::gate;
 pub(crate) struct Life {
     /// Different from those of all others of the process.
     number: u64,
-    state: Mutex<State>,
+    state: Mutex<LifeState>,
     /// The image whose functions it replaced.
     root: Option<Arc<Life>>,
     /// Images whose weak definitions yielded to its own.
@@ -56,7 +56,7 @@ pub(crate) struct Life {
 }
 
 #[derive(Default)]
-struct State {
+struct LifeState {
     holds: usize,
     closed: bool,
     /// Part of it is released, or parked.
@@ -191,7 +191,7 @@ impl Life {
     }
 
     /// The lock, under a pass.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LifeState> {
         self.state.lock()
     }
 

@@ -24,12 +24,12 @@ use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId};
 
-type Stubs = HashMap<DylibId, HashMap<Box<str>, FunctionId>>;
+type RemovedStubs = HashMap<DylibId, HashMap<Box<str>, FunctionId>>;
 
 /// Stubs of removed functions; see the module.
 #[derive(Default)]
 pub(crate) struct Removed {
-    stubs: Mutex<Stubs>,
+    stubs: Mutex<RemovedStubs>,
     /// The IR types that functions were acquired as.
     acquired: Mutex<HashMap<FunctionId, String>>,
     /// Stubs that may become other functions'.

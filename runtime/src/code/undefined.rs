@@ -29,10 +29,10 @@ use uruk_base::locks::{Mutex, MutexGuard};
 
 /// Functions whose names were undefined; see the module.
 #[derive(Default)]
-pub(crate) struct Undefined(Mutex<State>);
+pub(crate) struct Undefined(Mutex<UndefinedState>);
 
 #[derive(Default)]
-struct State {
+struct UndefinedState {
     /// Value of the idle count of the gate when the name was undefined.
     waiting: HashMap<FunctionId, u64>,
     /// Functions left by the last look, and calls since then.
@@ -42,7 +42,7 @@ struct State {
     generations: HashMap<FunctionId, u32>,
 }
 
-impl State {
+impl UndefinedState {
     fn generation(&self, id: FunctionId) -> u32 {
         self.generations.get(&id).copied().unwrap_or(0)
     }
@@ -55,7 +55,7 @@ pub(crate) struct TrackedFunction {
 }
 
 impl Undefined {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, UndefinedState> {
         self.0.lock()
     }
 

@@ -29,7 +29,7 @@ use crate::fork::threads;
 const KEYS: u64 = 1 << 63;
 
 /// A handler as the C library calls it, and the images that it needs.
-pub(super) struct Record {
+pub(super) struct HandlerRecord {
     pub(super) handler: Handler,
     pub(super) argument: *mut c_void,
     pub(super) holds: Vec<Hold>,
@@ -145,7 +145,7 @@ pub(super) unsafe fn at_exit(handler: Handler, argument: *mut c_void, dso: *mut 
     let Ok(holds) = hold_all(&images) else {
         return -1;
     };
-    let record = Box::new(Record {
+    let record = Box::new(HandlerRecord {
         handler,
         argument,
         holds,
@@ -214,7 +214,7 @@ pub(super) fn forgettable(
 /// # Safety
 /// 1. `record` is that of a box, which is freed here.
 unsafe extern "C-unwind" fn run_record(record: *mut c_void) {
-    let record = record.cast::<Record>();
+    let record = record.cast::<HandlerRecord>();
     // SAFETY: duty 1.
     let (handler, argument) = unsafe { ((*record).handler, (*record).argument) };
     // The C library's lock is released meanwhile.

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 
 use super::Handler;
-use super::record::{Record, hold_all, images};
+use super::record::{HandlerRecord, hold_all, images};
 use crate::fork::gate;
 use crate::fork::shield::{self, Shield};
 use crate::fork::threads;
@@ -19,7 +19,7 @@ use crate::fork::threads;
 /// A destructor as the C library calls it at the end of the thread. It is on the thread's list
 /// until it has run.
 struct ThreadDestructor {
-    record: Record,
+    record: HandlerRecord,
     /// Number of the owning image.
     owner: u64,
     /// Whether the removal of the image ran it; only the C library still lists it.
@@ -53,7 +53,7 @@ pub(super) unsafe extern "C" fn at_thread_end(
         };
         images.first().map(|owner| {
             let entry = Box::into_raw(Box::new(ThreadDestructor {
-                record: Record {
+                record: HandlerRecord {
                     handler,
                     argument: object,
                     holds,
@@ -86,7 +86,7 @@ unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
     unsafe {
         if !(*entry).ran {
             unlink(entry);
-            let Record {
+            let HandlerRecord {
                 handler, argument, ..
             } = (*entry).record;
             handler(argument);

@@ -61,7 +61,7 @@ struct Node {
     name: CString,
     headers: Box<[libc::Elf64_Phdr]>,
     variables: Variables,
-    tls: Option<tls::Place>,
+    tls: Option<tls::TemplatePlace>,
 }
 
 /// The remains of a removed image, kept until no reader can see them.
@@ -72,13 +72,13 @@ struct RemovedImage {
     _apart: Arc<[Mapping]>,
 }
 
-struct State {
+struct ListState {
     last: *mut Node,
     gone: Vec<RemovedImage>,
 }
 
 // SAFETY: nodes are written under the lock around the state.
-unsafe impl Send for State {}
+unsafe impl Send for ListState {}
 // SAFETY: a node is owned by its holder; the memory it refers to is the process's.
 unsafe impl Send for RemovedImage {}
 
@@ -86,7 +86,7 @@ static HEAD: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 static READERS: AtomicUsize = AtomicUsize::new(0);
 static ADDED: AtomicU64 = AtomicU64::new(0);
 static REMOVED: AtomicU64 = AtomicU64::new(0);
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<ListState> = Mutex::new(ListState {
     last: null_mut(),
     gone: Vec::new(),
 });
@@ -95,14 +95,14 @@ static STATE: Mutex<State> = Mutex::new(State {
 static HIDDEN: OnceLock<Vec<u64>> = OnceLock::new();
 
 /// The parts of an image.
-pub(crate) struct Shape<'a> {
+pub(crate) struct ImageShape<'a> {
     /// Its data, in any order; code in it is skipped.
     pub(crate) memory: &'a [Sealed],
     /// Bytes of its zero-initialized variables, at the end.
     pub(crate) zeros: usize,
     /// Variables in separate mappings.
     pub(crate) apart: &'a [Mapping],
-    pub(crate) thread_locals: Option<tls::Place>,
+    pub(crate) thread_locals: Option<tls::TemplatePlace>,
     /// The exported variables.
     pub(crate) variables: Variables,
     /// Whether it is the program's executable.
@@ -125,7 +125,7 @@ unsafe impl Sync for Listed {}
 
 impl Listed {
     /// Lists an image whose data is written; `None` if it has none. Under a pass.
-    pub(crate) fn new(name: &str, shape: Shape<'_>) -> Option<Listed> {
+    pub(crate) fn new(name: &str, shape: ImageShape<'_>) -> Option<Listed> {
         let base = shape.memory.iter().filter(|one| one.pool() != Pool::Code);
         let apart = shape.apart.iter().map(|it| it.range().start);
         let base = base.map(Sealed::address).chain(apart).min();
@@ -221,7 +221,7 @@ impl Drop for Listed {
 
 const PAGE: u64 = 4096;
 
-fn headers(base: u64, shape: &Shape<'_>) -> Box<[libc::Elf64_Phdr]> {
+fn headers(base: u64, shape: &ImageShape<'_>) -> Box<[libc::Elf64_Phdr]> {
     let header = |kind: u32, flags: u32, address: u64, [file, memory, align]: [u64; 3]| {
         let offset = address.wrapping_sub(base);
         libc::Elf64_Phdr {

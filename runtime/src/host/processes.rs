@@ -28,18 +28,18 @@ pub(crate) fn prepare() {
     CLONE.address();
 }
 
-type Run = extern "C-unwind" fn(*mut c_void) -> c_int;
+type ChildFunction = extern "C-unwind" fn(*mut c_void) -> c_int;
 
 /// The start data of [`guest_clone`]'s child, on its own copy of the parent's stack.
-struct Start {
-    run: Run,
+struct ChildStart {
+    run: ChildFunction,
     argument: *mut c_void,
     held: ManuallyDrop<OthersExcluded>,
 }
 
 /// Like `libc::clone`, with a function that may unwind.
 type Clone = unsafe extern "C-unwind" fn(
-    run: Option<Run>,
+    run: Option<ChildFunction>,
     stack: *mut c_void,
     flags: c_int,
     argument: *mut c_void,
@@ -97,7 +97,7 @@ fn note(flags: u64) {
 /// # Safety
 /// As `clone`. The last three arguments may be missing.
 pub unsafe extern "C-unwind" fn guest_clone(
-    run: Option<Run>,
+    run: Option<ChildFunction>,
     stack: *mut c_void,
     flags: c_int,
     argument: *mut c_void,
@@ -115,7 +115,7 @@ pub unsafe extern "C-unwind" fn guest_clone(
         // SAFETY: the caller's.
         return unsafe { clone(run, stack, flags, argument, parent, tls, child) };
     };
-    let mut start = Start {
+    let mut start = ChildStart {
         run,
         argument,
         held: ManuallyDrop::new(unseen::hold()),
@@ -130,11 +130,11 @@ pub unsafe extern "C-unwind" fn guest_clone(
 
 extern "C-unwind" fn begin(start: *mut c_void) -> c_int {
     // SAFETY: the child's own copy of the record that `guest_clone` made.
-    let Start {
+    let ChildStart {
         run,
         argument,
         held,
-    } = unsafe { start.cast::<Start>().read() };
+    } = unsafe { start.cast::<ChildStart>().read() };
     drop(ManuallyDrop::into_inner(held));
     let status = run(argument);
     // The C library continues with the system call.

@@ -138,7 +138,7 @@ pub(crate) struct OwnedSlot(u64);
 impl OwnedSlot {
     /// The slot of a place that was just taken; `None` if it is in static storage, which is never
     /// freed.
-    pub(crate) fn new(place: Place) -> Option<OwnedSlot> {
+    pub(crate) fn new(place: TemplatePlace) -> Option<OwnedSlot> {
         place
             .static_offset
             .is_none()
@@ -181,7 +181,7 @@ unsafe extern "C" {
 /// A place for a template: its module word and, in static storage, its offset from
 /// the thread pointer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct TemplatePlace {
     pub(crate) module: u64,
     pub(crate) static_offset: Option<i64>,
 }
@@ -191,16 +191,16 @@ pub(crate) struct Place {
 ///
 /// # Errors
 /// [`Error::TooManyTlsModules`].
-pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<Place, Error> {
+pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<TemplatePlace, Error> {
     let in_room = || room::search()?.take(size, align);
     if in_static && let Some(offset) = take_static(size, align).or_else(in_room) {
         let module = OURS | STATIC | u64::from(offset as i32 as u32);
-        return Ok(Place {
+        return Ok(TemplatePlace {
             module,
             static_offset: Some(offset),
         });
     }
-    Ok(Place {
+    Ok(TemplatePlace {
         module: reserve()?,
         static_offset: None,
     })
@@ -231,7 +231,7 @@ fn reserve() -> Result<u64, Error> {
 }
 
 /// Sets the template of a place, before any code that uses it runs.
-pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
+pub(crate) fn fill(place: TemplatePlace, image: Vec<u8>, size: usize, align: usize) {
     if let Some(offset) = place.static_offset {
         match room::in_use().filter(|room| room.offset == offset) {
             Some(room) => room.fill(&image),
@@ -309,7 +309,7 @@ pub(crate) fn block_of(module: u64) -> *mut u8 {
 
 /// The contents of `PT_TLS` for a filled place: the template's address, its bytes, those of a
 /// block, and the alignment. For static storage they are the executable's.
-pub(crate) fn template(place: Place) -> Option<(u64, [u64; 3])> {
+pub(crate) fn template(place: TemplatePlace) -> Option<(u64, [u64; 3])> {
     if let Some(offset) = place.static_offset {
         return match room::in_use().filter(|room| room.offset == offset) {
             Some(room) => Some((room.image as u64, room.sizes)),

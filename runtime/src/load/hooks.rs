@@ -223,12 +223,12 @@ pub(crate) struct Destructors {
     /// Number of the latest initialization.
     latest: u64,
     /// In reversed running order, with the numbers of their lives and their addresses.
-    left: BTreeMap<Place, (u64, u64)>,
+    left: BTreeMap<DestructorPlace, (u64, u64)>,
 }
 
 /// Place of a destructor in the reversed running order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct DestructorPlace {
     initialization: u64,
     priority: u32,
     image: u64,

@@ -66,7 +66,7 @@ use crate::load::input::Input;
 use crate::load::input::ObjectSymbol;
 use crate::load::input::function_base;
 use crate::load::loader::Loader;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use uruk_base::Mode;
 
 impl Loader {
@@ -76,7 +76,7 @@ impl Loader {
         self: &Arc<Self>,
         tracker: &Tracker,
         remaining: Option<Arc<Remaining>>,
-        sources: Vec<Source>,
+        sources: Vec<InputSource>,
         mode: Mode,
     ) -> Result<Image, Error> {
         let _reading = self.counters.parts.enter(Part::Reading);
@@ -102,8 +102,8 @@ impl Loader {
         while !sources.is_empty() {
             for source in sources {
                 match source {
-                    Source::Archive(archive) => archives.add(archive),
-                    Source::Undefined(name) => archives.mention(name),
+                    InputSource::Archive(archive) => archives.add(archive),
+                    InputSource::Undefined(name) => archives.mention(name),
                     source => {
                         for source in source.modules() {
                             self.take(dylib, files, source, &mut image, &mut object_symbols)?;
@@ -139,21 +139,21 @@ impl Loader {
         &self,
         dylib: &Dylib,
         file: usize,
-        source: Source,
+        source: InputSource,
         image: &mut Image,
         object_symbols: &mut Vec<(usize, Vec<ObjectSymbol>)>,
     ) -> Result<(), Error> {
         let mut module = match source {
-            Source::Bitcode(bitcode) => self.read_module(bitcode, dylib)?,
-            Source::Text { file, text } => self.read_text(&file, &text, dylib)?,
-            Source::Object { file: name, bytes } => {
+            InputSource::Bitcode(bitcode) => self.read_module(bitcode, dylib)?,
+            InputSource::Text { file, text } => self.read_text(&file, &text, dylib)?,
+            InputSource::Object { file: name, bytes } => {
                 object_symbols.push((file, object_definitions(&name, &bytes)?));
                 image.objects.push((name, bytes));
                 image.object_inputs.push(file);
                 return Ok(());
             }
             // Members are taken separately.
-            Source::Archive(_) | Source::Undefined(_) => return Ok(()),
+            InputSource::Archive(_) | InputSource::Undefined(_) => return Ok(()),
         };
         module.life = Arc::clone(&image.life);
         let module = Arc::new(module);

@@ -30,7 +30,7 @@ use crate::guest::{dl, preempt, stacks};
 use crate::host::tls;
 use crate::load::hooks::ImageHooks;
 use crate::load::image::Image;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::program::outputs::Outputs;
 use crate::told::recording;
 use crate::told::stats::StatsFormat;
@@ -122,11 +122,15 @@ impl Program {
         let core = Arc::clone(jit.core());
         let outputs = Outputs::of(&options, &core)?;
         core.become_program();
-        let undefined = options.undefined.iter().cloned().map(Source::Undefined);
-        let files_read = files.iter().map(|file| Source::read(file));
+        let undefined = options
+            .undefined
+            .iter()
+            .cloned()
+            .map(InputSource::Undefined);
+        let files_read = files.iter().map(|file| InputSource::read(file));
         let sources = files_read.chain(undefined.map(Ok));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let archives: Vec<_> = sources.iter().filter_map(Source::archive).collect();
+        let archives: Vec<_> = sources.iter().filter_map(InputSource::archive).collect();
         sources.iter().try_for_each(|source| core.admit(source))?;
         let _busy = gate::enter();
         core.set_dump_asm(&options.dump_asm);

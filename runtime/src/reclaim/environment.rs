@@ -16,8 +16,8 @@ use uruk_reclaim::{
 use uruk_roots::{How, Why};
 use uruk_tiering::{EntryAddress, FunctionVersions};
 
-use crate::code::blocks::{Shape, Table, View};
-use crate::code::records::Place;
+use crate::code::blocks::{Table, VersionShape, View};
+use crate::code::records::VersionPlace;
 use crate::error::Error;
 use crate::fork::threads;
 use crate::reclaim::Reclaim;
@@ -101,14 +101,14 @@ struct Wanted {
 
 /// Memory for copies, each with its index among the blocks, and the reason why the next one has
 /// none.
-struct Room {
+struct CopyMemory {
     drafts: Vec<(usize, Draft)>,
     full: Option<(usize, CopyError)>,
 }
 
 impl Work<'_> {
     /// Memory for as many copies as fit.
-    fn room(&self, wanted: &[Wanted]) -> Room {
+    fn room(&self, wanted: &[Wanted]) -> CopyMemory {
         let heap = &self.core.heap;
         let mut drafts: Vec<(usize, Draft)> = Vec::with_capacity(wanted.len());
         while let Some(next) = wanted.get(drafts.len()) {
@@ -125,11 +125,11 @@ impl Work<'_> {
                 Ok(draft) => drafts.push((next.at, draft)),
                 Err(_) => {
                     let full = Some((next.at, self.full(next.size)));
-                    return Room { drafts, full };
+                    return CopyMemory { drafts, full };
                 }
             }
         }
-        Room { drafts, full: None }
+        CopyMemory { drafts, full: None }
     }
 
     fn full(&self, asked: usize) -> CopyError {
@@ -238,7 +238,7 @@ impl Environment for Work<'_> {
                 wanted.push(Wanted { at, size, align });
             }
         }
-        let Room { drafts, full } = self.room(&wanted);
+        let CopyMemory { drafts, full } = self.room(&wanted);
         let mut copies = Vec::with_capacity(drafts.len());
         for (at, draft) in drafts {
             let block = &blocks[at];
@@ -278,7 +278,7 @@ impl Environment for Work<'_> {
         let mut places = Vec::with_capacity(copies.len());
         let swing = |((old, new), versions): (&(Block, Block), Option<Arc<FunctionVersions>>)| {
             let (from, to) = (table.get(old.id)?, table.get(new.id)?);
-            let Shape {
+            let VersionShape {
                 function, version, ..
             } = *to.shape;
             let function = function?;
@@ -290,7 +290,7 @@ impl Environment for Work<'_> {
             if !moved && !engines.moved(function, version, before, after) {
                 return None;
             }
-            places.push(Place {
+            places.push(VersionPlace {
                 function,
                 version,
                 entry: to.entry(),

@@ -72,7 +72,7 @@ const RENEWED_AFTER: u64 = 64;
 
 /// State of the memory of a session's code.
 pub(crate) struct Reclaim {
-    state: Mutex<State>,
+    state: Mutex<ReclaimerState>,
     /// Requests up to this one are done.
     answered: AtomicU64,
     /// Why no code is freed, if that is so.
@@ -100,7 +100,7 @@ impl Drop for Reclaim {
     }
 }
 
-struct State {
+struct ReclaimerState {
     engine: Engine,
     hands: ReclaimState,
     /// When to give up the versions that these replaced; earliest first.
@@ -110,7 +110,7 @@ struct State {
 impl Reclaim {
     pub(crate) fn new(config: &Config, tuning: Arc<Tuning>) -> Arc<Reclaim> {
         Arc::new(Reclaim {
-            state: Mutex::new(State {
+            state: Mutex::new(ReclaimerState {
                 engine: Engine::new(config, 0),
                 hands: ReclaimState::default(),
                 aging: VecDeque::new(),
@@ -134,7 +134,7 @@ impl Reclaim {
         self.stays.is_for_good()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReclaimerState> {
         self.state.lock()
     }
 
@@ -307,7 +307,7 @@ impl Reclaim {
             self.tell_of_staying();
             return Step::Idle { until: None };
         }
-        let State {
+        let ReclaimerState {
             engine,
             hands,
             aging,
@@ -341,7 +341,7 @@ impl Reclaim {
 }
 
 impl Reclaim {
-    fn read_notes(&self, state: &mut State, now: Nanos) {
+    fn read_notes(&self, state: &mut ReclaimerState, now: Nanos) {
         for note in self.notes.take() {
             match note {
                 Note::Superseded(function, version) => {

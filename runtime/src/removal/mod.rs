@@ -23,7 +23,7 @@ use crate::code::static_names::LOCAL_MARKER;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::load::hooks::ImageHooks;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::session::Session;
 use uruk_base::Mode;
 
@@ -38,7 +38,11 @@ impl Session {
     }
 
     /// Adds an input under `tracker`: all of it, or nothing.
-    pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        source: InputSource,
+    ) -> Result<(), Error> {
         let _pass = gate::enter();
         let mut attempts = 1..=ATTEMPTS;
         let mut spared = source.may_be_spared();

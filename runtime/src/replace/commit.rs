@@ -116,7 +116,7 @@ pub(super) struct CommittedSet {
 }
 
 /// The functions that a set affects: its members and their dependents.
-struct Reach {
+struct AffectedFunctions {
     members: HashSet<FunctionId>,
     /// Plans that hold after the commit.
     plans: Plans,
@@ -134,7 +134,7 @@ impl Replacing {
     ) -> Result<CommittedSet, (Error, Vec<Change>)> {
         let mut reach = {
             let _pass = gate::enter();
-            Reach {
+            AffectedFunctions {
                 members: changes.iter().map(|change| change.id).collect(),
                 plans: self.next_plans(&changes),
                 recompiled: HashMap::new(),
@@ -185,7 +185,7 @@ impl Replacing {
     }
 
     /// Step 1: compiles the dependents that appeared since.
-    fn recompile_dependents(self: &Arc<Self>, reach: &mut Reach) -> Result<(), Error> {
+    fn recompile_dependents(self: &Arc<Self>, reach: &mut AffectedFunctions) -> Result<(), Error> {
         let dependents = self.dependents(&reach.members).published.into_iter();
         let missing: Vec<FunctionId> = dependents
             .filter(|id| !reach.recompiled.contains_key(id))
@@ -203,7 +203,7 @@ impl Replacing {
     /// on a member by now.
     fn stage_rest(
         self: &Arc<Self>,
-        reach: &mut Reach,
+        reach: &mut AffectedFunctions,
         way: &Way,
         deadline: Option<Instant>,
         none_publish: bool,
@@ -228,7 +228,7 @@ impl Replacing {
     /// `stage_rest`.
     fn stage_reach(
         self: &Arc<Self>,
-        reach: &Reach,
+        reach: &AffectedFunctions,
         way: &Way,
         deadline: Option<Instant>,
         none_publish: bool,
@@ -277,12 +277,12 @@ impl Replacing {
         self: &Arc<Self>,
         mut changes: Vec<Change>,
         way: Way,
-        reach: Reach,
+        reach: AffectedFunctions,
         mut staged: Staged,
         mut committing: Committing<'_>,
         fallback: HashSet<FunctionId>,
     ) -> CommittedSet {
-        let Reach {
+        let AffectedFunctions {
             members,
             plans,
             recompiled,

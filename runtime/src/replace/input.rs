@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uruk_codegen::Bitcode;
 
 use crate::error::Error;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 
 #[derive(Clone)]
 pub(super) enum ReplacementInput {
@@ -30,15 +30,15 @@ impl fmt::Debug for ReplacementInput {
 
 impl ReplacementInput {
     /// Converts it to a source; errors call it `name`.
-    pub(super) fn source(self, name: &str) -> Result<Source, Error> {
+    pub(super) fn source(self, name: &str) -> Result<InputSource, Error> {
         match self {
-            ReplacementInput::Bitcode(bytes) => Ok(Source::Bitcode(Bitcode::new(name, bytes))),
-            ReplacementInput::Ir(text) => Ok(Source::text(name, &text)),
-            ReplacementInput::Object(bytes) => Ok(Source::Object {
+            ReplacementInput::Bitcode(bytes) => Ok(InputSource::Bitcode(Bitcode::new(name, bytes))),
+            ReplacementInput::Ir(text) => Ok(InputSource::text(name, &text)),
+            ReplacementInput::Object(bytes) => Ok(InputSource::Object {
                 file: name.to_owned(),
                 bytes,
             }),
-            ReplacementInput::File(bytes) => Source::from_bytes(name, bytes.to_vec()),
+            ReplacementInput::File(bytes) => InputSource::from_bytes(name, bytes.to_vec()),
         }
     }
 }

@@ -23,7 +23,7 @@ use crate::fork::sacrificial;
 use crate::load::image::Image;
 use crate::load::input::function_base;
 use crate::load::labels;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::replace::state::Replacing;
 use crate::version::BodyOf;
 use crate::version::build::Built;
@@ -161,22 +161,24 @@ impl Replacing {
     pub(super) fn prepare_source(
         self: &Arc<Self>,
         dylib: &Dylib,
-        source: Source,
+        source: InputSource,
         allowed: &Allowed,
         staging: &Staging,
     ) -> Result<Prepared, Error> {
         match source {
-            Source::Text { file, text } => {
+            InputSource::Text { file, text } => {
                 let bitcode = Bitcode::from_ir_text(&file, &text)?;
                 self.prepare_replacement(dylib, bitcode, allowed, staging)
             }
-            Source::Bitcode(bitcode) => self.prepare_replacement(dylib, bitcode, allowed, staging),
-            Source::Object { file, bytes } => {
+            InputSource::Bitcode(bitcode) => {
+                self.prepare_replacement(dylib, bitcode, allowed, staging)
+            }
+            InputSource::Object { file, bytes } => {
                 self.prepare_object(dylib, &file, &bytes, allowed, staging)
             }
-            Source::Undefined(file) => Err(Error::UnknownFormat { file }),
+            InputSource::Undefined(file) => Err(Error::UnknownFormat { file }),
             // No archive replaces anything.
-            Source::Archive(archive) => Err(Error::UnknownFormat {
+            InputSource::Archive(archive) => Err(Error::UnknownFormat {
                 file: archive.name.clone(),
             }),
         }

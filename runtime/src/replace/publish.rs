@@ -67,7 +67,7 @@ pub(super) struct Staged {
 }
 
 /// A function that is about to be committed.
-struct Step {
+struct PendingCommit {
     id: FunctionId,
     stage: Stage,
     next: Next,
@@ -171,7 +171,7 @@ impl Replacing {
             let stage = stages.remove(&change.id)?;
             Some(self.ready(change.id, stage, change.next))
         });
-        let steps: Vec<Step> = steps.collect();
+        let steps: Vec<PendingCommit> = steps.collect();
         let mut stepped = Vec::with_capacity(steps.len());
         let barrier = barrier.close();
         stepped.extend(steps.into_iter().map(|step| {
@@ -207,13 +207,13 @@ impl Replacing {
         }
     }
 
-    fn ready(&self, id: FunctionId, stage: Stage, what: What) -> Step {
+    fn ready(&self, id: FunctionId, stage: Stage, what: What) -> PendingCommit {
         let (next, news) = self.next(id, what);
         let fresh = match &next {
             Next::Code { version, .. } => Some(*version),
             _ => None,
         };
-        Step {
+        PendingCommit {
             id,
             stage,
             next,

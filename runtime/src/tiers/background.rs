@@ -28,7 +28,7 @@ use crate::host::clock::{nanos, process_time, thread_time};
 use crate::host::room::REST;
 use crate::tiers::Control;
 use crate::tiers::TierState;
-use crate::tiers::guided::Step;
+use crate::tiers::guided::JobStep;
 use crate::tiers::jobs::{Job, Jobs};
 use crate::tiers::warmth::{self, Turn};
 use crate::version::calls;
@@ -320,13 +320,13 @@ impl TierState {
         let counts = self.engines().counts_for_tuning(request.function) || job.counters;
         let first = self.profile_first(request, queued, &cancel);
         let (request, result) = match first {
-            Ok(Step::Later) => {
+            Ok(JobStep::Later) => {
                 self.jobs().ended(&cancel);
                 let spent = thread_time().saturating_sub(before);
                 self.profiles.charge(request.version, spent);
                 return None;
             }
-            Ok(Step::Now(request)) if counts => {
+            Ok(JobStep::Now(request)) if counts => {
                 let mut how = self.choices.how(request.tier).counting(Counters::Entry);
                 if request.tier == Tier::Guided {
                     how = self.guide(request.function, how);
@@ -334,7 +334,7 @@ impl TierState {
                 let how = self.engines().tuned(request.function, how);
                 (request, self.make_as(request, how, Some(queued), &cancel))
             }
-            Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
+            Ok(JobStep::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
             Err(cause) => (request, Err(cause)),
         };
         let spent = thread_time().saturating_sub(before);

@@ -62,7 +62,7 @@ pub(super) struct Decided {
 }
 
 #[derive(Default)]
-struct State {
+struct ProfileState {
     counting: Vec<CountingVersion>,
     /// Profiles by function index, once counted.
     profiles: HashMap<u32, Arc<Profile>>,
@@ -73,11 +73,11 @@ struct State {
 /// The profiles of a session.
 #[derive(Default)]
 pub(crate) struct Profiles {
-    state: Mutex<State>,
+    state: Mutex<ProfileState>,
 }
 
 /// The next step of a job.
-pub(crate) enum Step {
+pub(crate) enum JobStep {
     /// Compile this now.
     Now(Request),
     /// The job comes back when there is a profile.
@@ -91,7 +91,7 @@ fn least(probes: &Probes) -> Duration {
 }
 
 impl Profiles {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ProfileState> {
         self.state.lock()
     }
 
@@ -167,7 +167,7 @@ impl Profiles {
     /// Guided compiles whose probes have counted enough by `now`, and the controller's requests.
     pub(crate) fn due(&self, now: Duration) -> Vec<(Request, VersionId)> {
         let mut state = self.lock();
-        let State {
+        let ProfileState {
             counting,
             profiles,
             decided,

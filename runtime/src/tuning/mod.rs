@@ -102,7 +102,7 @@ const LOOK_MOST: Duration = Duration::from_millis(400);
 const SHORTEST: Nanos = Nanos(25);
 
 #[derive(Default)]
-struct State {
+struct TuningState {
     account: Account,
     advice: Advice,
     /// Results of earlier runs and of this one, by fingerprint.
@@ -153,7 +153,7 @@ pub(crate) struct Tuning {
     on: bool,
     same: bool,
     rules: Rules,
-    state: Mutex<State>,
+    state: Mutex<TuningState>,
     /// Units of work that the embedder reported.
     work: AtomicU64,
     /// LLVM stopped the tuner's thread: there is no other.
@@ -181,10 +181,10 @@ impl Drop for Tuning {
 
 impl Tuning {
     pub(crate) fn new(settings: &TuneSettings, tiers: Arc<TierState>) -> Arc<Tuning> {
-        let mut state = State {
+        let mut state = TuningState {
             account: Account::new(settings.budget.unwrap_or_default()),
             advice: Advice::new(0x7475_6e65),
-            ..State::default()
+            ..TuningState::default()
         };
         if let (true, Some(text)) = (settings.on, &settings.before) {
             state.remember(text);
@@ -205,7 +205,7 @@ impl Tuning {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TuningState> {
         self.state.lock()
     }
 

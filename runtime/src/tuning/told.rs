@@ -6,7 +6,7 @@ use std::time::Duration;
 use uruk_files::OutputPath;
 use uruk_tiering::tuning::{Advice, Memory};
 
-use super::State;
+use super::TuningState;
 use super::region::{Phase, Region};
 use crate::tuning::Tuning;
 use crate::tuning::views::TrialView;
@@ -101,7 +101,7 @@ impl Region {
     }
 }
 
-impl State {
+impl TuningState {
     /// Reads the results of an earlier run, as far as they are usable.
     pub(super) fn remember(&mut self, text: &str) {
         match Memory::read(text, &cpu()) {

@@ -56,7 +56,7 @@ pub use self::code::{ObjectBuilder, Reference};
 pub use self::object::LazyObject;
 pub(crate) use crate::code::unit_body::UnitBody;
 
-use self::adapter::{Stubs, UnitAdapter};
+use self::adapter::{UnitAdapter, UnitStubs};
 
 /// Whether a symbol gets a stub.
 fn has_stub(flags: Flags) -> bool {
@@ -117,7 +117,7 @@ impl Session {
         let own = dylib.create_tentative_tracker()?;
         let life: Arc<Life> = Arc::default();
         self.names.lives.note(&own, &life);
-        let mut stubs = Stubs::new(self);
+        let mut stubs = UnitStubs::new(self);
         let mut functions = Vec::with_capacity(callable.len());
         for (symbol, flags) in callable {
             let name = self.names.session().name(symbol);
@@ -154,7 +154,7 @@ impl Session {
         let mut functions = Vec::new();
         let mut of_modules = Vec::new();
         for symbol in symbols {
-            // A stub without a request takes its body along (`Stubs::discard`).
+            // A stub without a request takes its body along (`UnitStubs::discard`).
             let stub = dylib.ready(*symbol);
             let Some(id) = stub.and_then(|stub| self.stubs.function_at(stub)) else {
                 continue;

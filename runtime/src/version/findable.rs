@@ -19,7 +19,7 @@ use uruk_base::Tier;
 use uruk_link::{FdeRow, Linked};
 use uruk_unwind::Row;
 
-use crate::code::blocks::{Shape, View};
+use crate::code::blocks::{VersionShape, View};
 use crate::code::tools::LinkedBody;
 use crate::error::Error;
 use crate::version::compiler::Compiler;
@@ -78,7 +78,7 @@ impl Compiler {
         let body = |copy: &View<'_>| (copy.entry(), copy.body_end(), copy.shape.name);
         self.add_bodies(copies.iter().map(body));
         let born = |copy: &View<'_>| {
-            let Shape {
+            let VersionShape {
                 function, version, ..
             } = *copy.shape;
             Some((copy.range(), function?, version))

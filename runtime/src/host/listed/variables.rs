@@ -11,7 +11,7 @@ pub(crate) struct Variables(pub(crate) Vec<Range<u64>>);
 
 /// An address of an image's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DataPlace {
     /// Base address of the image.
     pub(crate) base: u64,
     /// Start of the exported variable that contains the address.
@@ -29,13 +29,13 @@ impl Variables {
 }
 
 /// The image whose data contains an address. Takes no lock.
-pub(crate) fn place_of(address: u64) -> Option<Place> {
+pub(crate) fn place_of(address: u64) -> Option<DataPlace> {
     let _reader = Reader::new();
     let mut at = HEAD.load(Ordering::SeqCst);
     // SAFETY: a node is not freed while there are readers.
     while let Some(node) = unsafe { at.as_ref() } {
         if node.holds(address) {
-            return Some(Place {
+            return Some(DataPlace {
                 base: node.base,
                 variable: node.variables.start(address),
             });

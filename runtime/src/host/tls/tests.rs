@@ -52,7 +52,7 @@ fn a_slot_is_used_again_with_fresh_contents_and_its_old_module_is_gone() {
         fill(place, vec![byte; 16], 16, align);
         place
     };
-    let bytes = |place: Place| {
+    let bytes = |place: TemplatePlace| {
         let at = address(place.module, 0).expect("there");
         // SAFETY: 16 bytes of this thread's block.
         unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 16) }

@@ -1,8 +1,8 @@
 //! Runs constructors and destructors of images.
 
+use super::DestructorPlace;
 use super::Destructors;
 use super::ImageHooks;
-use super::Place;
 use super::Schedule;
 use crate::code::life::Life;
 use crate::error::Error;
@@ -104,7 +104,7 @@ impl Loader {
         }
         let number = life.number();
         let all = of.iter().enumerate().map(|(index, &(priority, address))| {
-            let place = Place {
+            let place = DestructorPlace {
                 initialization,
                 priority,
                 image,

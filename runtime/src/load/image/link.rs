@@ -350,13 +350,13 @@ impl Loader {
         image: &Image,
         memory: &[Sealed],
         zeros: usize,
-        thread_locals: Option<tls::Place>,
+        thread_locals: Option<tls::TemplatePlace>,
         variables: Variables,
     ) -> Option<Listed> {
         if !self.lists.load(Ordering::Relaxed) {
             return None;
         }
-        let shape = listed::Shape {
+        let shape = listed::ImageShape {
             memory,
             zeros,
             apart: &image.apart,

@@ -1,6 +1,6 @@
 //! Weak definitions that remain, and those that yield.
 
-use super::Reach;
+use super::SearchScope;
 use super::Surroundings;
 use super::reach_of_object;
 use super::reach_of_symbol;
@@ -40,8 +40,8 @@ impl Loader {
         }
         if program {
             // No definitions of a program exist before it.
-            wanted[Reach::Own as usize].clear();
-            wanted[Reach::Linked as usize].clear();
+            wanted[SearchScope::Own as usize].clear();
+            wanted[SearchScope::Linked as usize].clear();
         }
         let order = dylib.search_order();
         let linked = order.iter().filter(|(d, _)| d != self.names.host());

@@ -6,9 +6,9 @@ use crate::tiers::Control;
 use crate::tiers::TierState;
 use crate::tiers::eviction::ARRIVALS;
 use crate::tiers::eviction::EvictionCandidate;
+use crate::tiers::eviction::EvictionState;
 use crate::tiers::eviction::LEFT;
 use crate::tiers::eviction::Looking;
-use crate::tiers::eviction::State;
 use crate::version::counts::Count;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl TierState {
 
     fn look_for_cold(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut EvictionState,
         most: Option<u64>,
     ) -> Vec<EvictedFunction> {
         self.eviction.looks.fetch_add(1, Ordering::Relaxed);
