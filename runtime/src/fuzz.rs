@@ -45,7 +45,7 @@ extern "C" fn on_failure(_: FunctionId) -> u64 {
 }
 
 type Plain = Func<extern "C" fn(u64) -> u64>;
-type Waiting = Func<extern "C" fn(*const AtomicU32, u64) -> u64>;
+type WaitFunction = Func<extern "C" fn(*const AtomicU32, u64) -> u64>;
 
 /// A module that was added.
 struct AddedModule {
@@ -58,7 +58,7 @@ struct AddedModule {
     tracker: usize,
     sum: Arc<Plain>,
     deep: Arc<Plain>,
-    wait: Arc<Waiting>,
+    wait: Arc<WaitFunction>,
 }
 
 /// A handle of a function that was removed.

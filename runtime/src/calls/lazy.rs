@@ -41,7 +41,7 @@ use uruk_session::SessionError;
 
 use super::host::{HostCode, HostFn, placeholder};
 use super::lapsing::note_lazy;
-use super::production::{Production, ProductionState, Work};
+use super::production::{Production, ProductionState, ProductionWork};
 use super::types::{FunctionType, Piece, split};
 use crate::api::dylib::Dylib;
 use crate::api::jit::WeakJit;
@@ -198,7 +198,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
     }
 
     /// Produces the body and publishes it, unless the function has another one by then.
-    fn put_in_place(&self, generate: &G, work: Work<'_>) -> Result<(), NotProduced> {
+    fn put_in_place(&self, generate: &G, work: ProductionWork<'_>) -> Result<(), NotProduced> {
         match self.publish(generate) {
             Ok(true) => {
                 work.end();

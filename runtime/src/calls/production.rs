@@ -30,7 +30,7 @@ pub(super) struct Production {
 /// The state of the work, for a thread that needs it.
 pub(super) enum ProductionState<'a> {
     /// This thread must do it.
-    Work(Work<'a>),
+    Work(ProductionWork<'a>),
     /// It was done.
     Ended,
     /// This thread is doing it, further up its stack.
@@ -38,7 +38,7 @@ pub(super) enum ProductionState<'a> {
 }
 
 /// The work; if it is dropped without an end, another thread begins it again.
-pub(super) struct Work<'a>(&'a Production);
+pub(super) struct ProductionWork<'a>(&'a Production);
 
 impl Production {
     /// Begins the work, or waits until it is done.
@@ -50,7 +50,7 @@ impl Production {
                 .word
                 .compare_exchange(IDLE, me, Ordering::Acquire, Ordering::Acquire);
             match step {
-                Ok(_) => return ProductionState::Work(Work(self)),
+                Ok(_) => return ProductionState::Work(ProductionWork(self)),
                 Err(ENDED) => return ProductionState::Ended,
                 Err(worker) if worker == me => return ProductionState::Itself,
                 Err(worker) => {
@@ -79,7 +79,7 @@ impl Production {
     }
 }
 
-impl Work<'_> {
+impl ProductionWork<'_> {
     /// Ends the work permanently.
     pub(super) fn end(self) {
         self.0.leave(ENDED);
@@ -87,7 +87,7 @@ impl Work<'_> {
     }
 }
 
-impl Drop for Work<'_> {
+impl Drop for ProductionWork<'_> {
     fn drop(&mut self) {
         self.0.leave(IDLE);
     }

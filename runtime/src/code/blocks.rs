@@ -26,7 +26,7 @@ use crate::code::holding::Uses;
 use crate::code::host_state::HostState;
 use crate::code::kept::KeptResources;
 use crate::code::loops::Loops;
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use crate::host::listed::Listed;
 use crate::host::mapping::Mapping;
 use crate::host::tls;
@@ -56,7 +56,7 @@ pub(crate) struct LinkedCode {
 pub(crate) struct Rest {
     data: Vec<Sealed>,
     /// Kept for the code that counts in them.
-    words: Option<Words>,
+    words: Option<ProbeWords>,
     /// Kept for the code that counts in them and looks for continuations there.
     loops: Option<Arc<Loops>>,
     /// Kept for the code that was linked against it.
@@ -92,7 +92,7 @@ impl HeldMemory for Rest {
 }
 
 impl Rest {
-    pub(crate) fn new(data: Vec<Sealed>, words: Option<Words>, uses: Uses) -> Rest {
+    pub(crate) fn new(data: Vec<Sealed>, words: Option<ProbeWords>, uses: Uses) -> Rest {
         Rest {
             data,
             words,
@@ -109,7 +109,7 @@ impl Rest {
 
     /// Bytes of its data.
     pub(crate) fn bytes(&self) -> usize {
-        let words = self.words.as_ref().map_or(0, Words::bytes);
+        let words = self.words.as_ref().map_or(0, ProbeWords::bytes);
         let loops = self.loops.as_ref().map_or(0, |loops| loops.bytes());
         words + loops + self.data.iter().map(Sealed::held).sum::<usize>()
     }
@@ -225,7 +225,7 @@ pub(crate) struct VersionShape {
     rest: Arc<Rest>,
 }
 
-/// Bytes of an entry of [`Table::live`], half of whose places are used.
+/// Bytes of an entry of [`BlockTable::live`], half of whose places are used.
 const LIVE: usize = 2 * size_of::<(VersionId, BlockId)>();
 
 /// One block.
@@ -305,14 +305,14 @@ impl View<'_> {
 
 /// All existing code, live and retired, by block. Used by the thread that reclaims.
 #[derive(Default)]
-pub(crate) struct Table {
+pub(crate) struct BlockTable {
     held: Slots<PlacedBlock>,
     shapes: Slots<VersionShape>,
     /// The shapes of live versions.
     live: IdMap<VersionId, BlockId>,
 }
 
-impl Table {
+impl BlockTable {
     /// Adds a new version.
     pub(crate) fn add(&mut self, piece: NewBlock) -> BlockId {
         let NewBlock { code, version, .. } = piece;

@@ -58,7 +58,7 @@ pub(crate) struct Holding {
 
 /// The thread-locals of an image, if it has any.
 #[derive(Default)]
-pub(crate) struct ThreadLocals {
+pub(crate) struct ImageThreadLocals {
     pub(crate) place: Option<tls::TemplatePlace>,
     /// Its slot, unless that is in static storage.
     pub(crate) owned: Option<tls::OwnedSlot>,

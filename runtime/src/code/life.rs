@@ -76,10 +76,10 @@ pub(crate) struct ImageGone;
 
 /// The lives of a session's images, by the trackers they are under.
 #[derive(Clone, Default)]
-pub(crate) struct Lives(Arc<Mutex<Table>>);
+pub(crate) struct Lives(Arc<Mutex<LifeTable>>);
 
 #[derive(Default)]
-struct Table {
+struct LifeTable {
     trackers: HashMap<TrackerKey, Under>,
     /// The trackers of each dylib in `trackers`.
     dylibs: HashMap<DylibId, HashSet<TrackerKey>>,
@@ -106,7 +106,7 @@ impl Under {
     }
 }
 
-impl Table {
+impl LifeTable {
     /// The images under a tracker of a dylib.
     fn under(&mut self, tracker: TrackerKey, dylib: DylibId) -> &mut Under {
         self.trackers.entry(tracker).or_insert_with(|| {
@@ -311,7 +311,7 @@ impl Drop for Hold {
 }
 
 impl Lives {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, LifeTable> {
         self.0.lock()
     }
 

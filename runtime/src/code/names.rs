@@ -77,14 +77,14 @@ impl NewName {
 
 /// A thread-local variable: module word and offset.
 #[derive(Debug, Clone, Copy)]
-struct ThreadLocal {
+struct ThreadLocalRecord {
     module: u64,
     offset: u64,
 }
 
 /// Thread-local variables by their key in the session: the address of the record, which is unique
 /// in the process while it exists, with [`RECORD`].
-type ThreadLocals = HashMap<u64, Box<ThreadLocal>>;
+type ThreadLocalRecords = HashMap<u64, Box<ThreadLocalRecord>>;
 
 /// No address of the process has this bit. A value with it is never ready without a lock, so a
 /// reader of ready addresses never finds a record.
@@ -97,7 +97,7 @@ pub(crate) struct Names {
     host: Dylib,
     /// The dylib of the bodies of functions, each under its own tracker.
     pub(crate) bodies: Dylib,
-    thread_locals: RwLock<ThreadLocals>,
+    thread_locals: RwLock<ThreadLocalRecords>,
     /// Data that was moved from the address of its definition: old address and new one.
     relocated: RwLock<HashMap<u64, u64>>,
     /// The lives of images, by their trackers.
@@ -210,13 +210,13 @@ impl Names {
             Definition::Function { id } => self.stubs.stub_address(id).0,
             Definition::Address(address) => address,
             Definition::Tls { module, offset } => {
-                self.note_thread_local(ThreadLocal { module, offset })
+                self.note_thread_local(ThreadLocalRecord { module, offset })
             }
         }
     }
 
     /// The session's key of a thread-local.
-    fn note_thread_local(&self, variable: ThreadLocal) -> u64 {
+    fn note_thread_local(&self, variable: ThreadLocalRecord) -> u64 {
         let record = Box::new(variable);
         let address = std::ptr::from_ref(&*record).addr() as u64 | RECORD;
         let mut held = self.thread_locals.write();
@@ -285,7 +285,9 @@ impl Names {
         }
         if address & RECORD != 0 {
             let held = self.thread_locals.read();
-            if let Some(&ThreadLocal { module, offset }) = held.get(&address).map(|held| &**held) {
+            if let Some(&ThreadLocalRecord { module, offset }) =
+                held.get(&address).map(|held| &**held)
+            {
                 return Definition::Tls { module, offset };
             }
         }

@@ -36,7 +36,7 @@ pub(crate) struct ObjectCode {
 
 /// A variable that an object defines.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Variable {
+pub(crate) struct ObjectVariable {
     pub(crate) size: u64,
     image: u64,
 }
@@ -49,7 +49,7 @@ struct User {
 }
 
 /// Variables by dylib and name.
-type Variables = HashMap<(DylibId, Arc<str>), Variable>;
+type ObjectVariables = HashMap<(DylibId, Arc<str>), ObjectVariable>;
 
 /// Versions that are functions of objects, and those of each function, so that a removal examines
 /// no others.
@@ -81,7 +81,7 @@ pub(crate) struct Objects {
 
 #[derive(Default)]
 struct LinkedVariables {
-    variables: Variables,
+    variables: ObjectVariables,
     /// Users by number of the image.
     users: HashMap<u64, User>,
 }
@@ -132,7 +132,7 @@ impl Objects {
     }
 
     /// A variable that an object defines.
-    pub(crate) fn variable(&self, dylib: &Dylib, name: &str) -> Option<Variable> {
+    pub(crate) fn variable(&self, dylib: &Dylib, name: &str) -> Option<ObjectVariable> {
         let key = (dylib.id(), Arc::from(name));
         self.known().variables.get(&key).copied()
     }
@@ -150,7 +150,7 @@ impl Objects {
         let mut own = Vec::new();
         for (name, size) in variables {
             let key: (DylibId, Arc<str>) = (dylib.id(), name.into());
-            let variable = Variable { size, image };
+            let variable = ObjectVariable { size, image };
             own.push(key.clone());
             known.variables.entry(key).or_insert(variable);
         }

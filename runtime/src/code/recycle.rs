@@ -33,7 +33,7 @@ pub(crate) struct Lease;
 
 /// Stubs that wait until nothing references them.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingStubs {
     stubs: Mutex<StubsToRecycle>,
     leases: Mutex<HashMap<FunctionId, Weak<Lease>>>,
 }
@@ -53,7 +53,7 @@ struct WaitingStub {
     since: u64,
 }
 
-impl Waiting {
+impl WaitingStubs {
     /// Leases a function for a handle. Under the pass under which the function was found.
     pub(crate) fn lease(&self, id: FunctionId) -> Arc<Lease> {
         let mut leases = self.leases.lock();

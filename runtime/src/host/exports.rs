@@ -39,7 +39,7 @@ pub(crate) enum Export {
 
 /// A variable that a library exports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Variable {
+pub(crate) struct ExportedVariable {
     pub(crate) address: u64,
     /// The largest size of its names.
     pub(crate) size: u64,
@@ -117,7 +117,7 @@ impl Scope {
     }
 
     /// The variable `name`, by the first library that exports the name.
-    pub(crate) fn variable(&self, name: &CStr) -> Option<Variable> {
+    pub(crate) fn variable(&self, name: &CStr) -> Option<ExportedVariable> {
         let hash = hash(name);
         let found = |library: &&Exports| library.lookup(name, hash).is_some();
         self.0.iter().find(found)?.variable(name, hash)
@@ -266,12 +266,12 @@ impl Exports {
     }
 
     /// The variable of a name, with all names that the library has for it.
-    fn variable(&self, name: &CStr, hash: u32) -> Option<Variable> {
+    fn variable(&self, name: &CStr, hash: u32) -> Option<ExportedVariable> {
         let is_variable = |symbol: &ElfSymbol| {
             matches!(symbol.info & 15, STT_OBJECT | STT_COMMON) && symbol.section != SHN_ABS
         };
         let symbol = self.lookup(name, hash).filter(is_variable)?;
-        let mut found = Variable {
+        let mut found = ExportedVariable {
             address: self.base + symbol.value,
             size: symbol.size,
             names: Vec::new(),

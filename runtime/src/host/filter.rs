@@ -113,7 +113,7 @@ impl Answers {
     }
 
     /// Adds an action. An unknown one ends the process, as in the kernel.
-    fn add(&mut self, action: Value) {
+    fn add(&mut self, action: KnownValue) {
         match action.map(|action| action & libc::SECCOMP_RET_ACTION_FULL) {
             Some(libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG) => self.allows = true,
             // An error, unless another process traces this one.
@@ -124,20 +124,20 @@ impl Answers {
 }
 
 /// A value, if it is known.
-type Value = Option<u32>;
+type KnownValue = Option<u32>;
 
 /// Values that are known at an instruction.
 #[derive(Clone, Copy)]
 struct KnownValues {
-    a: Value,
-    x: Value,
-    memory: [Value; 16],
+    a: KnownValue,
+    x: KnownValue,
+    memory: [KnownValue; 16],
 }
 
 impl KnownValues {
     /// Keeps the values that are equal on both joining paths.
     fn meet(self, other: KnownValues) -> KnownValues {
-        let meet = |one: Value, other: Value| one.filter(|_| one == other);
+        let meet = |one: KnownValue, other: KnownValue| one.filter(|_| one == other);
         let mut memory = self.memory;
         for (one, other) in memory.iter_mut().zip(other.memory) {
             *one = meet(*one, other);
@@ -153,7 +153,7 @@ impl KnownValues {
 /// The outcome of an instruction.
 enum InstructionOutcome {
     Next,
-    Return(Value),
+    Return(KnownValue),
     /// Jumps by these distances behind the next instruction.
     Jump(u32),
     Either(u32, u32),
@@ -250,7 +250,7 @@ fn step(instruction: Instruction, known: &mut KnownValues, call: u32) -> Instruc
 }
 
 /// The second operand.
-fn operand(code: u32, k: u32, known: &KnownValues) -> Value {
+fn operand(code: u32, k: u32, known: &KnownValues) -> KnownValue {
     match code & libc::BPF_X {
         0 => Some(k),
         _ => known.x,
@@ -278,7 +278,7 @@ fn jump(instruction: Instruction, known: &KnownValues) -> InstructionOutcome {
     }
 }
 
-fn compute(operation: u32, a: Value, b: Value) -> Value {
+fn compute(operation: u32, a: KnownValue, b: KnownValue) -> KnownValue {
     let a = a?;
     if operation == libc::BPF_NEG {
         return Some(a.wrapping_neg());

@@ -40,7 +40,7 @@ use crate::host::mapping::Mapping;
 
 mod variables;
 
-pub(crate) use variables::{Variables, place_of};
+pub(crate) use variables::{VariableRanges, place_of};
 
 const NAME: &CStr = c"dl_iterate_phdr";
 
@@ -60,7 +60,7 @@ struct Node {
     base: u64,
     name: CString,
     headers: Box<[libc::Elf64_Phdr]>,
-    variables: Variables,
+    variables: VariableRanges,
     tls: Option<tls::TemplatePlace>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct ImageShape<'a> {
     pub(crate) apart: &'a [Mapping],
     pub(crate) thread_locals: Option<tls::TemplatePlace>,
     /// The exported variables.
-    pub(crate) variables: Variables,
+    pub(crate) variables: VariableRanges,
     /// Whether it is the program's executable.
     pub(crate) main: bool,
 }
@@ -405,7 +405,7 @@ pub(crate) fn hide(bases: Vec<u64>) {
 
 /// The words of a library to overwrite: those of the list, and if there are any, its words for
 /// `__tls_get_addr`, for thread-locals that the list shows.
-pub(crate) struct Words {
+pub(crate) struct OverwrittenWords {
     /// An unwinder, which searches frames of the runtime, too, or LLVM, which is the runtime's.
     left: bool,
     /// Its words for thread-locals are used by this code to call the C library.
@@ -414,10 +414,10 @@ pub(crate) struct Words {
     found: Vec<(&'static CStr, u64)>,
 }
 
-impl Words {
-    pub(crate) fn of(library: &Loaded) -> Words {
+impl OverwrittenWords {
+    pub(crate) fn of(library: &Loaded) -> OverwrittenWords {
         let left = ["libgcc_s.", "libunwind", "libLLVM"];
-        Words {
+        OverwrittenWords {
             left: left.iter().any(|start| library.name().starts_with(start)),
             own: library.holds(write_words as *const () as u64),
             lists: false,
@@ -474,7 +474,7 @@ pub(crate) fn attend() {
 fn write_words() {
     let (loaded, _) = loaded::all();
     for library in &loaded {
-        let mut words = Words::of(library);
+        let mut words = OverwrittenWords::of(library);
         // SAFETY: nothing is unloaded meanwhile.
         unsafe { library.each_word(|word| words.note(&word)) };
         let values: Vec<_> = words.values().map(|(_, at, value)| (at, value)).collect();

@@ -11,8 +11,8 @@ use crate::code::blocks::{LinkedCode, NewBlock, Rest, split};
 use crate::code::handles::Handle;
 use crate::code::holding::Holding;
 use crate::code::holding::HoldingParts;
+use crate::code::holding::ImageThreadLocals;
 use crate::code::holding::Retire;
-use crate::code::holding::ThreadLocals;
 use crate::code::holding::Uses;
 use crate::code::sizes::Sizes;
 use crate::error::Error;
@@ -32,7 +32,7 @@ pub(crate) struct HeldParts {
     /// Memory of variables that are placed separately.
     pub(crate) apart: Arc<[Mapping]>,
     pub(crate) unwind: usize,
-    pub(crate) thread_locals: ThreadLocals,
+    pub(crate) thread_locals: ImageThreadLocals,
     /// Its place in the list of images, if it has one.
     pub(crate) listed: Option<Listed>,
     /// A handle that lies in the memory.
@@ -59,7 +59,7 @@ impl Loader {
             zeros,
             apart,
             unwind,
-            thread_locals: ThreadLocals { place, owned },
+            thread_locals: ImageThreadLocals { place, owned },
             listed,
             handle,
         } = parts;

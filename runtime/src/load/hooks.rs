@@ -61,7 +61,7 @@ impl Target {
 
 /// The order of a constructor among those of all inputs: those of `.preinit_array` are first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum ConstructorOrder {
     Before,
     Priority(u32),
 }
@@ -76,7 +76,7 @@ pub(crate) struct ImageHooks {
     ifuncs: Vec<(FunctionId, u64)>,
     /// Words to be filled with the result of a resolver.
     ifunc_words: Vec<(u64, u64)>,
-    constructors: Vec<(Turn, u64)>,
+    constructors: Vec<(ConstructorOrder, u64)>,
     /// With their priorities, in running order: reversed priorities and files.
     pub(crate) destructors: Vec<(u32, u64)>,
     /// Whether the resolvers were called.
@@ -102,7 +102,10 @@ impl ImageHooks {
         let mut fini: Vec<Hook> = started.fini.iter().rev().map(hook).collect();
         fini.extend_from_slice(&image.destructors);
         fini.sort_by_key(|hook| (hook.priority, hook.file));
-        let preinit = started.preinit.iter().map(|&at| (Turn::Before, at));
+        let preinit = started
+            .preinit
+            .iter()
+            .map(|&at| (ConstructorOrder::Before, at));
         ImageHooks {
             image: image.number,
             life: Arc::clone(&image.life),
@@ -113,11 +116,12 @@ impl ImageHooks {
                 .collect(),
             ifunc_words: started.ifuncs.clone(),
             constructors: preinit
-                .chain(
-                    init.iter().filter_map(|h| {
-                        Some((Turn::Priority(h.priority), h.target.address(core)?))
-                    }),
-                )
+                .chain(init.iter().filter_map(|h| {
+                    Some((
+                        ConstructorOrder::Priority(h.priority),
+                        h.target.address(core)?,
+                    ))
+                }))
                 .collect(),
             destructors: fini
                 .iter()

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use uruk_link::{Kind as LinkKind, LinkError, Linked, Placed, Placement};
 
-use crate::code::holding::ThreadLocals;
+use crate::code::holding::ImageThreadLocals;
 use crate::code::names::{Definition, NewName};
 use crate::error::Error;
-use crate::host::listed::Variables;
-use crate::load::image::{BodyRanges, Image, Yielded};
+use crate::host::listed::VariableRanges;
+use crate::load::image::{BodyRanges, Image, YieldedVariables};
 use crate::load::labels::{AssemblyModule, Labelled};
 use crate::load::own::OwnDefinitions;
 use crate::load::weak;
@@ -18,7 +18,7 @@ use crate::version::drafts::Drafts;
 /// An image that was placed.
 pub(crate) struct PlacedImage<'g> {
     pub(super) own: Option<OwnDefinitions>,
-    pub(super) thread_locals: ThreadLocals,
+    pub(super) thread_locals: ImageThreadLocals,
     /// Bytes and alignment of thread-locals for which there is no fixed place.
     pub(super) unfixed: Option<(usize, usize)>,
     pub(super) drafts: Drafts,
@@ -115,7 +115,11 @@ impl Preempted {
     }
 
     /// The extents of functions, and the bytes of variables.
-    pub(super) fn told(self, linked: &Linked, starts: &Placement) -> (BodyRanges, Yielded) {
+    pub(super) fn told(
+        self,
+        linked: &Linked,
+        starts: &Placement,
+    ) -> (BodyRanges, YieldedVariables) {
         let bytes = |at: u64, size: u64| -> Vec<u8> {
             let segments = [
                 (starts.code, &linked.code),
@@ -175,14 +179,14 @@ fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
 }
 
 /// Extents of exported variables; of a program only, as other images are not searched for them.
-pub(super) fn extents_of(placed: &Placed<'_>, of_program: bool) -> Variables {
+pub(super) fn extents_of(placed: &Placed<'_>, of_program: bool) -> VariableRanges {
     if !of_program {
-        return Variables::default();
+        return VariableRanges::default();
     }
     let shared = placed
         .definitions()
         .filter(|(definition, _)| definition.kind == LinkKind::Data && !definition.hidden);
-    Variables(
+    VariableRanges(
         shared
             .map(|(definition, at)| at..at.saturating_add(definition.size))
             .collect(),

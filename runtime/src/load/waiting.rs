@@ -23,10 +23,10 @@ use crate::error::Missing;
 
 /// The waiting inputs of a session.
 #[derive(Default)]
-pub(crate) struct Waiting(Mutex<Table>);
+pub(crate) struct WaitingInputs(Mutex<WaitingTable>);
 
 #[derive(Default)]
-struct Table {
+struct WaitingTable {
     /// Dylibs in which names may be missing.
     dylibs: HashSet<DylibId>,
     /// Inputs by number.
@@ -41,8 +41,8 @@ struct WaitingInput {
     init: Option<Symbol>,
 }
 
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+impl WaitingInputs {
+    fn lock(&self) -> MutexGuard<'_, WaitingTable> {
         self.0.lock()
     }
 

@@ -7,7 +7,7 @@ use tracing::debug;
 use uruk_base::FunctionId;
 use uruk_codegen::{Compiled, Start};
 
-use super::watch::Watched;
+use super::watch::WatchedLoops;
 use crate::code::body::ModuleFunction;
 use crate::code::loops::Loops;
 use crate::code::loops::Origin;
@@ -50,7 +50,7 @@ impl Continuations {
                 }
             }
         }
-        let watched = Watched::new(&loops, compiled, self.events.now());
+        let watched = WatchedLoops::new(&loops, compiled, self.events.now());
         self.watched().push(&loops, watched);
         Ok(Some(loops))
     }

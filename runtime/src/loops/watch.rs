@@ -53,7 +53,7 @@ const STANDS: Duration = Duration::from_millis(200);
 const GIVEN_UP: Duration = Duration::from_secs(5);
 
 /// The loops of a version, and the counts at the last look.
-pub(super) struct Watched {
+pub(super) struct WatchedLoops {
     pub(super) function: FunctionId,
     pub(super) loops: Weak<Loops>,
     facts: Facts,
@@ -91,10 +91,10 @@ struct RequestedContinuation {
     waited: Option<Duration>,
 }
 
-impl Watched {
-    pub(super) fn new(loops: &Arc<Loops>, compiled: &Compiled, now: Duration) -> Watched {
+impl WatchedLoops {
+    pub(super) fn new(loops: &Arc<Loops>, compiled: &Compiled, now: Duration) -> WatchedLoops {
         let count = loops.heads.len();
-        Watched {
+        WatchedLoops {
             function: loops.function,
             loops: Arc::downgrade(loops),
             facts: Facts {

@@ -16,7 +16,7 @@ use uruk_reclaim::{
 use uruk_roots::{How, Why};
 use uruk_tiering::{EntryAddress, FunctionVersions};
 
-use crate::code::blocks::{Table, VersionShape, View};
+use crate::code::blocks::{BlockTable, VersionShape, View};
 use crate::code::records::VersionPlace;
 use crate::error::Error;
 use crate::fork::threads;
@@ -37,7 +37,7 @@ const ANSWER: Duration = Duration::from_millis(20);
 /// The working data of the reclaiming thread.
 #[derive(Default)]
 pub(crate) struct ReclaimState {
-    pub(crate) table: Table,
+    pub(crate) table: BlockTable,
     pub(crate) generation: u64,
     /// Code of versions that were freed, for recordings of the run.
     kept: HashMap<VersionId, (u64, Vec<u8>)>,
@@ -47,8 +47,8 @@ pub(crate) struct ReclaimState {
 }
 
 impl ReclaimState {
-    pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Reclaim>) -> Work<'a> {
-        Work { hands: self, core }
+    pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Reclaim>) -> ReclaimWork<'a> {
+        ReclaimWork { hands: self, core }
     }
 
     /// The bytes of a version and the address of its first.
@@ -87,13 +87,13 @@ fn space(number: usize) -> Space {
     }
 }
 
-pub(crate) struct Work<'a> {
+pub(crate) struct ReclaimWork<'a> {
     hands: &'a mut ReclaimState,
     core: &'a Arc<Reclaim>,
 }
 
 /// How a block is copied: its number, size and alignment.
-struct Wanted {
+struct WantedCopy {
     at: usize,
     size: usize,
     align: usize,
@@ -106,9 +106,9 @@ struct CopyMemory {
     full: Option<(usize, CopyError)>,
 }
 
-impl Work<'_> {
+impl ReclaimWork<'_> {
     /// Memory for as many copies as fit.
-    fn room(&self, wanted: &[Wanted]) -> CopyMemory {
+    fn room(&self, wanted: &[WantedCopy]) -> CopyMemory {
         let heap = &self.core.heap;
         let mut drafts: Vec<(usize, Draft)> = Vec::with_capacity(wanted.len());
         while let Some(next) = wanted.get(drafts.len()) {
@@ -193,7 +193,7 @@ fn joined(blocks: &[Block]) -> Vec<Range<u64>> {
     runs
 }
 
-impl Environment for Work<'_> {
+impl Environment for ReclaimWork<'_> {
     fn fork_generation(&self) -> u64 {
         self.hands.generation
     }
@@ -235,7 +235,7 @@ impl Environment for Work<'_> {
             }));
             if let Some((code, Some(moves))) = moves {
                 let (size, align) = (code.memory.len(), moves.align());
-                wanted.push(Wanted { at, size, align });
+                wanted.push(WantedCopy { at, size, align });
             }
         }
         let CopyMemory { drafts, full } = self.room(&wanted);

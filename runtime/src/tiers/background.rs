@@ -30,7 +30,7 @@ use crate::tiers::Control;
 use crate::tiers::TierState;
 use crate::tiers::guided::JobStep;
 use crate::tiers::jobs::{Job, Jobs};
-use crate::tiers::warmth::{self, Turn};
+use crate::tiers::warmth::{self, WorkerStep};
 use crate::version::calls;
 use crate::version::request::Made;
 use crate::version::request::Request;
@@ -102,17 +102,17 @@ fn work(core: &Arc<TierState>) {
     let mut lowered = false;
     while !core.is_stopping() {
         let pass = gate::enter_after_forks();
-        let turn = Turn::next(&mut core.jobs());
-        if !lowered && !matches!(turn, Turn::Wait) {
+        let turn = WorkerStep::next(&mut core.jobs());
+        if !lowered && !matches!(turn, WorkerStep::Wait) {
             core.before_first(&turn);
             lowered = true;
         }
-        let published = matches!(turn, Turn::Compile(_));
+        let published = matches!(turn, WorkerStep::Compile(_));
         let panic = match turn {
-            Turn::Compile(job) => core.run_job(job),
-            Turn::WarmUp => core.warm_up(),
+            WorkerStep::Compile(job) => core.run_job(job),
+            WorkerStep::WarmUp => core.warm_up(),
             // A worker that is woken without a job waits in line again; it is in line once.
-            Turn::Wait => {
+            WorkerStep::Wait => {
                 drop(pass);
                 // If the session ends before this thread is in line, it is not woken.
                 if !core.is_stopping() {

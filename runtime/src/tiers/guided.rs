@@ -24,7 +24,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, VersionId};
 use uruk_codegen::{Probes, Profile};
 
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use crate::host::clock::nanos;
 use crate::version::request::Request;
 
@@ -47,7 +47,7 @@ struct CountingVersion {
     request: Request,
     /// The number under which the controller requested the compile.
     decided: VersionId,
-    words: Words,
+    words: ProbeWords,
     since: Duration,
     /// Processor time of the compile with probes.
     spent: Duration,
@@ -144,7 +144,7 @@ impl Profiles {
 
     /// Takes the counts of a version of `function`, which has counted for `age`; false if they are
     /// not enough yet. Earlier counts are dropped.
-    pub(crate) fn take_up(&self, function: FunctionId, words: &Words, age: Duration) -> bool {
+    pub(crate) fn take_up(&self, function: FunctionId, words: &ProbeWords, age: Duration) -> bool {
         let profile = match Profile::new(&words.probes, &words.read()) {
             Ok(profile) => profile.counted_for(nanos(age)),
             Err(cause) => {

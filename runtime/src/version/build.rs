@@ -26,7 +26,7 @@ use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::code::blocks::{LinkedCode, Rest};
 use crate::code::records::BodyTracker;
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use crate::error::{Error, Refusal};
 use crate::events::staying::Staying;
 use crate::fork::panics;
@@ -57,7 +57,7 @@ pub(crate) struct Built {
     pub(crate) compiling: Duration,
     pub(crate) linking: Duration,
     /// The words in which its probes count.
-    pub(crate) words: Option<Words>,
+    pub(crate) words: Option<ProbeWords>,
     /// Its memory.
     pub(crate) code: LinkedCode,
     /// The results of codegen, without the object.

@@ -28,7 +28,7 @@ use crate::code::holding::Uses;
 use crate::code::host_state::HostState;
 use crate::code::host_state::is_placeholder;
 use crate::code::loops::Loops;
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use crate::error::Error;
 use crate::version::compiler::Compiler;
 use uruk_base::CompiledBy;
@@ -40,7 +40,7 @@ struct CountingWords {
     /// Those of its loops.
     loops: Option<Arc<Loops>>,
     /// Those of its probes.
-    words: Option<Words>,
+    words: Option<ProbeWords>,
 }
 
 impl CountingWords {
@@ -202,7 +202,7 @@ impl Compiler {
                 let draft = self
                     .heap
                     .allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
-                Some(Words::new(probes.clone(), draft.seal()?))
+                Some(ProbeWords::new(probes.clone(), draft.seal()?))
             }
             None => None,
         };

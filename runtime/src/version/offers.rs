@@ -84,7 +84,7 @@ pub(super) struct Crossing {
 }
 
 /// A wanted function, and its name.
-struct Wanted {
+struct WantedFunction {
     id: FunctionId,
     depth: u32,
     symbol: Option<SymbolId>,
@@ -143,7 +143,7 @@ impl Compiler {
     }
 
     /// The functions of other modules that `body` calls by name, or was seen to call.
-    fn wanted(&self, body: &BodyOf, how: &Compile) -> Result<VecDeque<Wanted>, Error> {
+    fn wanted(&self, body: &BodyOf, how: &Compile) -> Result<VecDeque<WantedFunction>, Error> {
         let ModuleFunction { module, symbol, .. } = &body.function;
         let mut reader = module.readers.reader()?;
         let symbols = match reader.wanted(&body.plan, *symbol, how) {
@@ -161,7 +161,7 @@ impl Compiler {
         let targets = seen
             .filter(|address| !how.targets.contains_key(address))
             .filter_map(|address| {
-                Some(Wanted {
+                Some(WantedFunction {
                     id: self.stubs.function_at(address)?,
                     depth: 1,
                     symbol: None,
@@ -170,7 +170,7 @@ impl Compiler {
             });
         let called = symbols.into_iter().filter_map(|symbol| {
             let name = &body.plan.import(symbol).name;
-            Some(Wanted {
+            Some(WantedFunction {
                 id: self.function_named(&module.dylib, name)?,
                 depth: 1,
                 symbol: Some(symbol),
@@ -192,8 +192,8 @@ impl Compiler {
         &self,
         body: &BodyOf,
         how: &Compile,
-        next: Wanted,
-        wanted: &mut VecDeque<Wanted>,
+        next: WantedFunction,
+        wanted: &mut VecDeque<WantedFunction>,
         crossing: &mut Crossing,
     ) {
         let known = crossing.sources.iter().position(|(id, ..)| *id == next.id);
@@ -226,7 +226,7 @@ impl Compiler {
                 let wrapper = parcel.instructions() <= WRAPPER && next.depth < DEPTH;
                 if wrapper || next.depth < depth(how) {
                     let callees = parcel.callees().filter_map(|name| {
-                        Some(Wanted {
+                        Some(WantedFunction {
                             id: self.function_named(home, name)?,
                             depth: next.depth + 1,
                             symbol: None,

@@ -224,7 +224,7 @@ impl Exported {
         // of the same size.
         unsafe { self.make_copies() };
         let mut writes = Writes::default();
-        let wanted = Wanted::new(&self.names);
+        let wanted = NameFilter::new(&self.names);
         for (index, one) in loaded.iter().enumerate() {
             if !parts.runtimes.contains(&index) {
                 let shared = !parts.programs.contains(&index);
@@ -303,21 +303,21 @@ fn stand_in_for(names: &BTreeMap<CString, ProgramExport>, thunks: &[Thunk]) -> O
 }
 
 /// A set of names that quickly rejects most others: one bit for each hash.
-struct Wanted(Box<[u64; 1 << 10]>);
+struct NameFilter(Box<[u64; 1 << 10]>);
 
-impl Wanted {
-    fn new(names: &BTreeMap<CString, ProgramExport>) -> Wanted {
-        let mut wanted = Wanted(Box::new([0; 1 << 10]));
+impl NameFilter {
+    fn new(names: &BTreeMap<CString, ProgramExport>) -> NameFilter {
+        let mut wanted = NameFilter(Box::new([0; 1 << 10]));
         let names = names.keys().map(CString::as_c_str);
         for name in names.chain(OPENERS).chain(listed::NAMES) {
-            let (word, bit) = Wanted::place(name);
+            let (word, bit) = NameFilter::place(name);
             wanted.0[word] |= bit;
         }
         wanted
     }
 
     fn may_hold(&self, name: &CStr) -> bool {
-        let (word, bit) = Wanted::place(name);
+        let (word, bit) = NameFilter::place(name);
         self.0[word] & bit != 0
     }
 
@@ -370,7 +370,7 @@ impl LibraryRoles {
 }
 
 /// The new value of a word.
-enum Value {
+enum NewValue {
     Address(u64),
     /// The thunk with this index.
     Thunk(usize),
@@ -380,7 +380,7 @@ enum Value {
 #[derive(Default)]
 struct Writes {
     /// By library: address, value, and addend.
-    words: BTreeMap<usize, Vec<(u64, Value, i64)>>,
+    words: BTreeMap<usize, Vec<(u64, NewValue, i64)>>,
     thunks: Vec<Thunk>,
     thunk_indexes: HashMap<Thunk, usize>,
     /// Whether the loader has yet to fill in one of them.
@@ -394,12 +394,12 @@ impl Writes {
     fn collect(
         &mut self,
         names: &BTreeMap<CString, ProgramExport>,
-        wanted: &Wanted,
+        wanted: &NameFilter,
         library: &Loaded,
         index: usize,
         shared: bool,
     ) {
-        let mut lists = listed::Words::of(library);
+        let mut lists = listed::OverwrittenWords::of(library);
         let each = |word: Word<'_>| {
             if !wanted.may_hold(word.name) {
                 return;
@@ -422,10 +422,10 @@ impl Writes {
                 return;
             }
             let value = match shared && export.function && !export.copied {
-                false => Value::Address(export.address),
+                false => NewValue::Address(export.address),
                 true => match before(&word) {
                     0 => return,
-                    old => Value::Thunk(self.thunk(Thunk {
+                    old => NewValue::Thunk(self.thunk(Thunk {
                         new: export.address,
                         old,
                     })),
@@ -440,7 +440,7 @@ impl Writes {
         let listed = lists
             .values()
             .filter(|(word, ..)| !names.contains_key(*word));
-        let listed = listed.map(|(_, address, value)| (address, Value::Address(value), 0));
+        let listed = listed.map(|(_, address, value)| (address, NewValue::Address(value), 0));
         let mut listed = listed.peekable();
         if listed.peek().is_some() {
             self.words.entry(index).or_default().extend(listed);
@@ -459,8 +459,8 @@ impl Writes {
         for (&index, words) in &self.words {
             let values = words.iter().filter_map(|(address, value, addend)| {
                 let value = match value {
-                    Value::Address(address) => *address,
-                    Value::Thunk(index) => *thunks?.get(*index)?,
+                    NewValue::Address(address) => *address,
+                    NewValue::Thunk(index) => *thunks?.get(*index)?,
                 };
                 Some((*address, value.wrapping_add_signed(*addend)))
             });

@@ -4,14 +4,14 @@ use super::Image;
 use super::LinkedImage;
 use crate::code::counters::Counters;
 use crate::code::find::label_space;
-use crate::code::holding::ThreadLocals;
+use crate::code::holding::ImageThreadLocals;
 use crate::code::holding::Uses;
 use crate::code::names::Definition;
 use crate::code::objects::ObjectCode;
 use crate::code::objects::Stubbed;
 use crate::code::static_names::static_name;
 use crate::error::Error;
-use crate::host::listed::{self, Listed, Variables};
+use crate::host::listed::{self, Listed, VariableRanges};
 use crate::host::tls;
 use crate::load::holding::HeldParts;
 use crate::load::image::names_of_files;
@@ -255,7 +255,7 @@ impl Loader {
         let placed = laid.place(drafts.placement(tls_place))?;
         Ok(PlacedImage {
             own,
-            thread_locals: ThreadLocals {
+            thread_locals: ImageThreadLocals {
                 place: tls_place,
                 owned: tls_owned,
             },
@@ -351,7 +351,7 @@ impl Loader {
         memory: &[Sealed],
         zeros: usize,
         thread_locals: Option<tls::TemplatePlace>,
-        variables: Variables,
+        variables: VariableRanges,
     ) -> Option<Listed> {
         if !self.lists.load(Ordering::Relaxed) {
             return None;
