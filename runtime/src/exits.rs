@@ -27,9 +27,9 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::code::life::{Gone, Hold};
+use crate::code::life::{Hold, ImageGone};
 use crate::fork::gate;
-use crate::host::library::Library;
+use crate::host::library::NextDefinition;
 
 pub(crate) use record::{run_and_close, run_ends};
 
@@ -53,7 +53,7 @@ type Register = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> c
 
 /// The C library's `__cxa_atexit`, also where the executable exports one.
 fn register_at_exit() -> Option<Register> {
-    static NEXT: Library = Library::new(c"__cxa_atexit");
+    static NEXT: NextDefinition = NextDefinition::new(c"__cxa_atexit");
     // SAFETY: libc's function has this type, and null is none.
     unsafe { std::mem::transmute::<usize, Option<Register>>(NEXT.address()) }
 }
@@ -241,7 +241,7 @@ pub(crate) unsafe extern "C" fn pthread_atfork_of(
 }
 
 /// Holds the images that `addresses` belong to.
-pub(super) fn hold_at(addresses: &[u64]) -> Result<Vec<Hold>, Gone> {
+pub(super) fn hold_at(addresses: &[u64]) -> Result<Vec<Hold>, ImageGone> {
     if addresses.is_empty() {
         return Ok(Vec::new());
     }

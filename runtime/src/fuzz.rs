@@ -45,24 +45,24 @@ extern "C" fn on_failure(_: FunctionId) -> u64 {
 }
 
 type Plain = Func<extern "C" fn(u64) -> u64>;
-type Waiting = Func<extern "C" fn(*const AtomicU32, u64) -> u64>;
+type WaitFunction = Func<extern "C" fn(*const AtomicU32, u64) -> u64>;
 
 /// A module that was added.
-struct Module {
+struct AddedModule {
     constant: u64,
     /// In its data.
     data: u64,
     /// Tells it from those that were in its place before.
     number: u64,
-    /// Its tracker's place in `Run::trackers`.
+    /// Its tracker's place in `FuzzRun::trackers`.
     tracker: usize,
     sum: Arc<Plain>,
     deep: Arc<Plain>,
-    wait: Arc<Waiting>,
+    wait: Arc<WaitFunction>,
 }
 
 /// A handle of a function that was removed.
-struct Stale {
+struct StaleHandle {
     place: usize,
     function: Arc<Plain>,
     /// Whether it adds its module's data.
@@ -76,11 +76,11 @@ struct Inside {
     expected: u64,
 }
 
-struct Run {
+struct FuzzRun {
     jit: Jit,
-    there: [Option<Module>; PLACES],
+    there: [Option<AddedModule>; PLACES],
     /// Functions of modules that were removed.
-    stale: Vec<Stale>,
+    stale: Vec<StaleHandle>,
     /// `None`: removed, or transferred.
     trackers: Vec<Option<Tracker>>,
     inside: Vec<Inside>,
@@ -103,7 +103,7 @@ pub fn run(bytes: &[u8]) {
         .heap(heap)
         .on_failure(on_failure)
         .build();
-    let mut run = Run {
+    let mut run = FuzzRun {
         jit: built.expect("a session"),
         there: Default::default(),
         stale: Vec::new(),
@@ -171,7 +171,7 @@ impl Inside {
     }
 }
 
-impl Run {
+impl FuzzRun {
     fn step(&mut self, what: u8, place: usize, x: u64) {
         match what % 12 {
             0 | 1 => self.add(place),
@@ -210,7 +210,7 @@ impl Run {
         let plain = |what| unsafe { self.jit.function(&name(what)) }.expect("typed");
         // SAFETY: as above.
         let wait = unsafe { self.jit.function(&name("wait")) }.expect("typed");
-        self.there[place] = Some(Module {
+        self.there[place] = Some(AddedModule {
             constant,
             data: constant,
             number: self.added,
@@ -303,7 +303,7 @@ impl Run {
         for (place, held) in self.there.iter_mut().enumerate() {
             if let Some(gone) = held.take_if(|module| module.tracker == number) {
                 let stale = [(gone.sum, true), (gone.deep, false)];
-                self.stale.extend(stale.map(|(function, sums)| Stale {
+                self.stale.extend(stale.map(|(function, sums)| StaleHandle {
                     place,
                     function,
                     sums,

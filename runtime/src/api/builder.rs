@@ -21,7 +21,7 @@ use crate::code::tools::{ToolSettings, Tools};
 use crate::error::Error;
 use crate::events::{Event, Listener};
 use crate::fork::{self, gate};
-use crate::guarded::asked::{Asked, FaultHandler};
+use crate::guarded::asked::{FaultHandler, HandlerRegistration};
 use crate::guarded::interrupt;
 use crate::guest::{stacks, unwinding};
 use crate::host::clock::process_time;
@@ -425,7 +425,7 @@ impl JitBuilder {
         core.on_failure(self.on_failure);
         if let Some(handler) = self.on_fault {
             // The cell was empty: the session is new.
-            let _ = core.asked.set(Asked::new(handler)?);
+            let _ = core.asked.set(HandlerRegistration::new(handler)?);
         }
         if self.record {
             core.events

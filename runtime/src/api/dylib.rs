@@ -12,11 +12,11 @@ use crate::api::jit::Jit;
 use crate::api::tracker::Tracker;
 use crate::calls::value::Signature;
 use crate::code::body::Body;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::recycle::Lease;
 use crate::error::{Error, Refusal};
 use crate::fork::gate;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::units::add_needed;
 use crate::version::calls;
 
@@ -113,7 +113,7 @@ impl Dylib {
     /// # Errors
     /// Unreadable bitcode, duplicate definitions, data that does not compile.
     pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        self.add_source(Source::Bitcode(Bitcode::new(name, bytes)))
+        self.add_source(InputSource::Bitcode(Bitcode::new(name, bytes)))
     }
 
     /// Adds a module of LLVM IR text.
@@ -132,7 +132,7 @@ impl Dylib {
     /// # Errors
     /// A syntax error with line and column; otherwise as [`Jit::add_bitcode`].
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
-        self.add_source(Source::text(name, text))
+        self.add_source(InputSource::text(name, text))
     }
 
     /// Adds a module built with inkwell; it is copied.
@@ -177,7 +177,7 @@ impl Dylib {
     /// # Errors
     /// Not an object for this machine, duplicate definitions, missing symbols.
     pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        self.add_source(Source::Object {
+        self.add_source(InputSource::Object {
             file: name.to_owned(),
             bytes: bytes.into(),
         })
@@ -189,7 +189,7 @@ impl Dylib {
     /// # Errors
     /// As the other `add` functions, and files that cannot be read.
     pub fn add_file(&self, path: &Path) -> Result<(), Error> {
-        self.add_source(Source::read(path)?)
+        self.add_source(InputSource::read(path)?)
     }
 
     /// Defines a name for an address of the host.
@@ -217,7 +217,7 @@ impl Dylib {
     pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
         let core = self.jit.core();
         self.in_default_tracker(|tracker| {
-            let name = Name::strong(name, Definition::Address(address as u64));
+            let name = NewName::strong(name, Definition::Address(address as u64));
             core.change_names(|| core.names.define(tracker, vec![name]))
         })
     }
@@ -486,8 +486,8 @@ impl Dylib {
         }
     }
 
-    pub(crate) fn add_source(&self, source: Source) -> Result<(), Error> {
-        if let Source::Archive(archive) = source {
+    pub(crate) fn add_source(&self, source: InputSource) -> Result<(), Error> {
+        if let InputSource::Archive(archive) = source {
             return add_needed(self, archive);
         }
         self.jit.core().show_list();

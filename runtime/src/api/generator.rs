@@ -121,12 +121,12 @@ impl GeneratorRequest {
 }
 
 /// Adapts the embedder's generator to the session's trait.
-pub(crate) struct Adapter<G> {
+pub(crate) struct GeneratorAdapter<G> {
     pub(crate) jit: WeakJit,
     pub(crate) generator: std::sync::Arc<G>,
 }
 
-impl<G: Generator> uruk_session::Generator for Adapter<G> {
+impl<G: Generator> uruk_session::Generator for GeneratorAdapter<G> {
     fn generate(&self, ask: uruk_session::GeneratorRequest) {
         let Some(jit) = self.jit.upgrade() else {
             return ask.finish(Err(SessionError::Ended));

@@ -8,9 +8,9 @@ use uruk_session::{Resource, SessionError, Symbol};
 
 use crate::api::dylib::Dylib;
 use crate::api::jit::Jit;
-use crate::code::kept::Kept;
+use crate::code::kept::KeptResources;
 use crate::error::Error;
-use crate::units::reoptimize::Asked;
+use crate::units::reoptimize::PendingReoptimization;
 
 /// Makes better code of a unit's functions on request; see
 /// [`Unit::improver`](crate::Unit::improver). Closures are reoptimizers, too.
@@ -99,8 +99,8 @@ impl<F: Fn(ReoptimizeRequest) + Send + Sync + 'static> Reoptimizer for F {
 pub struct ReoptimizeRequest {
     jit: Jit,
     /// `None` once answered.
-    asked: Option<Arc<Asked>>,
-    kept: Kept,
+    asked: Option<Arc<PendingReoptimization>>,
+    kept: KeptResources,
 }
 
 impl fmt::Debug for ReoptimizeRequest {
@@ -121,15 +121,15 @@ impl Drop for ReoptimizeRequest {
 }
 
 impl ReoptimizeRequest {
-    pub(crate) fn new(jit: Jit, asked: Arc<Asked>) -> ReoptimizeRequest {
+    pub(crate) fn new(jit: Jit, asked: Arc<PendingReoptimization>) -> ReoptimizeRequest {
         ReoptimizeRequest {
-            kept: Kept::new(&jit.core().hands),
+            kept: KeptResources::new(&jit.core().hands),
             jit,
             asked: Some(asked),
         }
     }
 
-    fn asked(&self) -> &Asked {
+    fn asked(&self) -> &PendingReoptimization {
         self.asked.as_ref().expect("only an answer takes it out")
     }
 

@@ -47,16 +47,16 @@ use crate::told::stats::Stats;
 /// ```
 #[derive(Clone)]
 pub struct Jit {
-    shared: Arc<Shared>,
+    shared: Arc<JitShared>,
 }
 
-struct Shared {
+struct JitShared {
     core: Arc<Session>,
     /// Dropped after the session.
     _end: SessionEnd,
 }
 
-impl Drop for Shared {
+impl Drop for JitShared {
     fn drop(&mut self) {
         self.core.leave_all();
         {
@@ -77,7 +77,7 @@ impl fmt::Debug for Jit {
 /// the session from their arguments.
 #[derive(Clone)]
 pub struct WeakJit {
-    shared: Weak<Shared>,
+    shared: Weak<JitShared>,
 }
 
 impl fmt::Debug for WeakJit {
@@ -97,7 +97,7 @@ impl WeakJit {
 impl Jit {
     pub(crate) fn of(core: Arc<Session>) -> Jit {
         Jit {
-            shared: Arc::new(Shared {
+            shared: Arc::new(JitShared {
                 _end: SessionEnd::of(&core),
                 core,
             }),

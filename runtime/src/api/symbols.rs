@@ -10,7 +10,7 @@ pub use uruk_session::Alias;
 use uruk_session::{ReexportGenerator, SessionError};
 
 use crate::api::dylib::Dylib;
-use crate::api::generator::{Adapter, Generator, GeneratorId, GeneratorRequest};
+use crate::api::generator::{Generator, GeneratorAdapter, GeneratorId, GeneratorRequest};
 use crate::api::jit::Jit;
 use crate::api::lookup::{SymbolState, Visibility};
 use crate::api::tracker::Tracker;
@@ -199,7 +199,7 @@ impl Dylib {
     /// # Errors
     /// The dylib was removed.
     pub fn add_generator(&self, generator: impl Generator) -> Result<GeneratorId, Error> {
-        let adapter = Adapter {
+        let adapter = GeneratorAdapter {
             jit: self.jit.downgrade(),
             generator: Arc::new(generator),
         };

@@ -15,7 +15,7 @@ use crate::code::life::Life;
 use crate::code::tracked::Tracked;
 use crate::error::{Error, Missing};
 use crate::fork::gate;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::replace::quiet::scrubbed;
 use crate::session::Session;
 use crate::units::LazyObject;
@@ -265,7 +265,7 @@ impl Tracker {
     /// # Errors
     /// As [`Dylib::add_bitcode`], and that the tracker was removed.
     pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        self.add(Source::Bitcode(Bitcode::new(name, bytes)))
+        self.add(InputSource::Bitcode(Bitcode::new(name, bytes)))
     }
 
     /// Like [`Dylib::add_ir`], under this tracker.
@@ -273,7 +273,7 @@ impl Tracker {
     /// # Errors
     /// As [`Dylib::add_ir`], and that the tracker was removed.
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
-        self.add(Source::text(name, text))
+        self.add(InputSource::text(name, text))
     }
 
     /// Like [`Dylib::add_module`], under this tracker.
@@ -290,7 +290,7 @@ impl Tracker {
     /// # Errors
     /// As [`Dylib::add_object`], and that the tracker was removed.
     pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        self.add(Source::Object {
+        self.add(InputSource::Object {
             file: name.to_owned(),
             bytes: bytes.into(),
         })
@@ -301,7 +301,7 @@ impl Tracker {
     /// # Errors
     /// As [`Dylib::add_file`], and that the tracker was removed.
     pub fn add_file(&self, path: &Path) -> Result<(), Error> {
-        self.add(Source::read(path)?)
+        self.add(InputSource::read(path)?)
     }
 
     /// Like [`Dylib::alias`], under this tracker.
@@ -413,18 +413,18 @@ impl Tracker {
         }
     }
 
-    fn add(&self, source: Source) -> Result<(), Error> {
+    fn add(&self, source: InputSource) -> Result<(), Error> {
         self.jit.core().admit(&source)?;
         self.add_admitted(source)
     }
 
-    pub(super) fn add_admitted(&self, source: Source) -> Result<(), Error> {
-        if let Source::Archive(archive) = source {
+    pub(super) fn add_admitted(&self, source: InputSource) -> Result<(), Error> {
+        if let InputSource::Archive(archive) = source {
             return Err(Error::UnknownFormat {
                 file: archive.name.clone(),
             });
         }
-        if let Source::Object { file, bytes } = &source
+        if let InputSource::Object { file, bytes } = &source
             && self.wait_with_object(file, bytes)?
         {
             return Ok(());

@@ -11,12 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::declared::Typed;
-use super::host::{Code, HostFunction, forwarding};
+use super::host::{HostCode, HostFunction, forwarding};
 use super::types::FunctionType;
 use crate::api::dylib::Dylib;
 use crate::api::tracker::Tracker;
 use crate::calls::functions::Parting;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::error::Error;
 use crate::fork::gate;
 
@@ -34,12 +34,12 @@ pub(crate) fn define_fns_under(
     let mut with_state: Vec<(&str, FunctionType, Arc<dyn Any + Send + Sync>)> = Vec::new();
     for (name, HostFunction { ty, code }) in functions {
         match code {
-            Code::At(address) => direct.push((name, ty, address)),
-            Code::With { address, state, at } => {
+            HostCode::At(address) => direct.push((name, ty, address)),
+            HostCode::With { address, state, at } => {
                 ir += &forwarding(name, &ty, address, at);
                 with_state.push((name, ty, state));
             }
-            Code::Receiving(receiver) => {
+            HostCode::Receiving(receiver) => {
                 ir += &receiver.forwarding(name, &ty);
                 with_state.push((name, ty, receiver));
             }
@@ -49,8 +49,8 @@ pub(crate) fn define_fns_under(
     let define = |tracker: &uruk_session::Tracker| {
         let names = direct
             .iter()
-            .map(|&(name, _, address)| Name::strong(name, Definition::Address(address)));
-        let names: Vec<Name> = names.collect();
+            .map(|&(name, _, address)| NewName::strong(name, Definition::Address(address)));
+        let names: Vec<NewName> = names.collect();
         core.change_names(|| {
             // Before the name can be found: declarations are compared with the type from then on.
             direct

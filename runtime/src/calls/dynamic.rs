@@ -132,20 +132,20 @@ struct Call {
     values: Values,
     general: usize,
     vector: usize,
-    stack: Words,
+    stack: StackWords,
 }
 
 /// Words of a call's stack. Few lie in the frame, so a host that leaves the call by `longjmp` leaks
 /// no memory.
 #[derive(Default)]
-struct Words {
+struct StackWords {
     few: [u64; 32],
     count: usize,
     /// All of them, if they exceed `few`.
     many: Vec<u64>,
 }
 
-impl Words {
+impl StackWords {
     fn push(&mut self, word: u64) {
         match self.few.get_mut(self.count) {
             Some(place) => {

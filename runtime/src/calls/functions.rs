@@ -4,7 +4,7 @@ use crate::calls::declared::HostTypes;
 use crate::calls::producer::Lazy;
 use crate::code::host_state::HostState;
 use crate::fork::gate;
-use crate::fork::hands::Hands;
+use crate::fork::hands::EmbedderThreads;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use uruk_base::FunctionId;
@@ -14,7 +14,7 @@ use uruk_base::locks::Mutex;
 /// its destructors run on a thread for code of embedders.
 pub(super) struct Parting {
     pub(super) states: Vec<HostState>,
-    pub(super) hands: Weak<Hands>,
+    pub(super) hands: Weak<EmbedderThreads>,
 }
 
 impl Drop for Parting {

@@ -33,7 +33,7 @@ use crate::guarded::guard::{Covered, raise};
 #[derive(Clone)]
 pub struct HostFunction {
     pub(super) ty: FunctionType,
-    pub(super) code: Code,
+    pub(super) code: HostCode,
 }
 
 impl std::fmt::Debug for HostFunction {
@@ -44,7 +44,7 @@ impl std::fmt::Debug for HostFunction {
 
 /// The code of a host function.
 #[derive(Clone)]
-pub(super) enum Code {
+pub(super) enum HostCode {
     /// The address of a C function.
     At(u64),
     /// The address of a C function that takes the state after its arguments.
@@ -78,7 +78,7 @@ impl HostFunction {
     pub unsafe fn from_address(ty: FunctionType, address: *const ()) -> HostFunction {
         HostFunction {
             ty,
-            code: Code::At(address as u64),
+            code: HostCode::At(address as u64),
         }
     }
 
@@ -188,11 +188,11 @@ macro_rules! host_functions {
                 let code = match size_of::<F>() {
                     0 => {
                         std::mem::forget(self);
-                        Code::At(direct::<F, R, $($ty),*> as *const () as u64)
+                        HostCode::At(direct::<F, R, $($ty),*> as *const () as u64)
                     }
                     _ => {
                         let state = Arc::new(self);
-                        Code::With {
+                        HostCode::With {
                             address: with_state::<F, R, $($ty),*> as *const () as u64,
                             at: Arc::as_ptr(&state) as u64,
                             state,

@@ -39,9 +39,9 @@ use inkwell::module::Module;
 use inkwell::values::FunctionValue;
 use uruk_session::SessionError;
 
-use super::host::{Code, HostFn, placeholder};
+use super::host::{HostCode, HostFn, placeholder};
 use super::lapsing::note_lazy;
-use super::production::{Entered, Production, Work};
+use super::production::{Production, ProductionState, ProductionWork};
 use super::types::{FunctionType, Piece, split};
 use crate::api::dylib::Dylib;
 use crate::api::jit::WeakJit;
@@ -126,9 +126,9 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
     fn produce(&self) -> Result<*const u8, NotProduced> {
         loop {
             let work = match self.production.enter() {
-                Entered::Work(work) => Some(work),
-                Entered::Itself => return Err(self.failed(&Unfit::Itself)),
-                Entered::Ended => None,
+                ProductionState::Work(work) => Some(work),
+                ProductionState::Itself => return Err(self.failed(&Unfit::Itself)),
+                ProductionState::Ended => None,
             };
             if self.is_placeholder() {
                 if let Some(failure) = self.failure.get() {
@@ -198,7 +198,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
     }
 
     /// Produces the body and publishes it, unless the function has another one by then.
-    fn put_in_place(&self, generate: &G, work: Work<'_>) -> Result<(), NotProduced> {
+    fn put_in_place(&self, generate: &G, work: ProductionWork<'_>) -> Result<(), NotProduced> {
         match self.publish(generate) {
             Ok(true) => {
                 work.end();
@@ -328,7 +328,7 @@ pub(crate) fn define_lazy_under(
     let producer = Arc::new(producer);
     let asked = Arc::clone(&producer);
     let host = (move || asked.produce()).into_host();
-    let Code::With { address, state, at } = host.code else {
+    let HostCode::With { address, state, at } = host.code else {
         unreachable!("the closure has state");
     };
     let core = dylib.jit.core();

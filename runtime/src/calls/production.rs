@@ -28,9 +28,9 @@ pub(super) struct Production {
 }
 
 /// The state of the work, for a thread that needs it.
-pub(super) enum Entered<'a> {
+pub(super) enum ProductionState<'a> {
     /// This thread must do it.
-    Work(Work<'a>),
+    Work(ProductionWork<'a>),
     /// It was done.
     Ended,
     /// This thread is doing it, further up its stack.
@@ -38,11 +38,11 @@ pub(super) enum Entered<'a> {
 }
 
 /// The work; if it is dropped without an end, another thread begins it again.
-pub(super) struct Work<'a>(&'a Production);
+pub(super) struct ProductionWork<'a>(&'a Production);
 
 impl Production {
     /// Begins the work, or waits until it is done.
-    pub(super) fn enter(&self) -> Entered<'_> {
+    pub(super) fn enter(&self) -> ProductionState<'_> {
         // SAFETY: takes nothing, cannot fail.
         let me = unsafe { libc::gettid() } as u32;
         loop {
@@ -50,9 +50,9 @@ impl Production {
                 .word
                 .compare_exchange(IDLE, me, Ordering::Acquire, Ordering::Acquire);
             match step {
-                Ok(_) => return Entered::Work(Work(self)),
-                Err(ENDED) => return Entered::Ended,
-                Err(worker) if worker == me => return Entered::Itself,
+                Ok(_) => return ProductionState::Work(ProductionWork(self)),
+                Err(ENDED) => return ProductionState::Ended,
+                Err(worker) if worker == me => return ProductionState::Itself,
                 Err(worker) => {
                     self.waiting.fetch_add(1, Ordering::SeqCst);
                     futex::wait(&self.word, worker);
@@ -79,7 +79,7 @@ impl Production {
     }
 }
 
-impl Work<'_> {
+impl ProductionWork<'_> {
     /// Ends the work permanently.
     pub(super) fn end(self) {
         self.0.leave(ENDED);
@@ -87,7 +87,7 @@ impl Work<'_> {
     }
 }
 
-impl Drop for Work<'_> {
+impl Drop for ProductionWork<'_> {
     fn drop(&mut self) {
         self.0.leave(IDLE);
     }
@@ -97,7 +97,7 @@ impl Drop for Work<'_> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::{Entered, Production};
+    use super::{Production, ProductionState};
 
     #[test]
     fn one_thread_works_and_the_others_wait_until_it_is_done() {
@@ -109,12 +109,12 @@ mod tests {
                     scope.spawn(|| {
                         loop {
                             let work = match production.enter() {
-                                Entered::Work(work) => work,
-                                Entered::Ended => break,
-                                Entered::Itself => panic!("this thread does no work"),
+                                ProductionState::Work(work) => work,
+                                ProductionState::Ended => break,
+                                ProductionState::Itself => panic!("this thread does no work"),
                             };
                             assert_eq!(inside.fetch_add(1, Ordering::Relaxed), 0);
-                            assert!(matches!(production.enter(), Entered::Itself));
+                            assert!(matches!(production.enter(), ProductionState::Itself));
                             inside.fetch_sub(1, Ordering::Relaxed);
                             // Some threads fail, and another thread begins again.
                             if tries.fetch_add(1, Ordering::Relaxed) == round % 4 {
@@ -131,17 +131,17 @@ mod tests {
     #[test]
     fn the_child_of_a_fork_does_the_work_itself() {
         let production = Production::default();
-        let Entered::Work(work) = production.enter() else {
+        let ProductionState::Work(work) = production.enter() else {
             panic!("nothing was done yet");
         };
         production.after_fork_child();
-        assert!(matches!(production.enter(), Entered::Work(_)));
+        assert!(matches!(production.enter(), ProductionState::Work(_)));
         drop(work);
-        let Entered::Work(work) = production.enter() else {
+        let ProductionState::Work(work) = production.enter() else {
             panic!("nothing was done yet");
         };
         work.end();
         production.after_fork_child();
-        assert!(matches!(production.enter(), Entered::Ended));
+        assert!(matches!(production.enter(), ProductionState::Ended));
     }
 }

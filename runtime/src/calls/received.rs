@@ -7,20 +7,20 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::dynamic::{Type, Val};
-use super::host::{Code, HostFunction, finish, quoted};
+use super::host::{HostCode, HostFunction, finish, quoted};
 use super::types::{Extend, FunctionType, split};
 use crate::error::Error;
 use crate::error::trap::HostError;
 use crate::guarded::guard::Covered;
 
-type Body = dyn Fn(&[Val]) -> Result<Val, HostError> + Send + Sync;
+type HostBody = dyn Fn(&[Val]) -> Result<Val, HostError> + Send + Sync;
 
 /// A function of the host with the types of its values.
 pub(super) struct Receiver {
     /// `None` if it returns nothing.
     result: Option<Type>,
     parameters: Vec<Type>,
-    body: Box<Body>,
+    body: Box<HostBody>,
 }
 
 /// An error: the result is of another type than the function's.
@@ -83,7 +83,7 @@ impl HostFunction {
         };
         Ok(HostFunction {
             ty: parsed,
-            code: Code::Receiving(Arc::new(receiver)),
+            code: HostCode::Receiving(Arc::new(receiver)),
         })
     }
 }

@@ -24,16 +24,16 @@ use crate::code::constants::Constants;
 use crate::code::holding::HeldMemory;
 use crate::code::holding::Uses;
 use crate::code::host_state::HostState;
-use crate::code::kept::Kept;
+use crate::code::kept::KeptResources;
 use crate::code::loops::Loops;
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use crate::host::listed::Listed;
 use crate::host::mapping::Mapping;
 use crate::host::tls;
 
 /// The linked code of one version.
 #[derive(Debug)]
-pub(crate) struct Code {
+pub(crate) struct LinkedCode {
     pub(crate) memory: Sealed,
     /// The address of calls; 0 for code that is no version.
     pub(crate) entry: u64,
@@ -56,13 +56,13 @@ pub(crate) struct Code {
 pub(crate) struct Rest {
     data: Vec<Sealed>,
     /// Kept for the code that counts in them.
-    words: Option<Words>,
+    words: Option<ProbeWords>,
     /// Kept for the code that counts in them and looks for continuations there.
     loops: Option<Arc<Loops>>,
     /// Kept for the code that was linked against it.
     _uses: Uses,
     /// Kept for the code that uses them.
-    thread_locals: Option<tls::Owned>,
+    thread_locals: Option<tls::OwnedSlot>,
     /// Its entry in the list of images, if it has one.
     listed: Option<Listed>,
     /// Variables of its image in separate mappings.
@@ -70,7 +70,7 @@ pub(crate) struct Rest {
     /// Kept for the code that refers to them, should the module go before it.
     constants: Option<Arc<Constants>>,
     /// Kept for the code at the request of its maker.
-    _kept: Option<Kept>,
+    _kept: Option<KeptResources>,
     /// Kept for the code that calls the host with them.
     states: Box<[HostState]>,
 }
@@ -92,7 +92,7 @@ impl HeldMemory for Rest {
 }
 
 impl Rest {
-    pub(crate) fn new(data: Vec<Sealed>, words: Option<Words>, uses: Uses) -> Rest {
+    pub(crate) fn new(data: Vec<Sealed>, words: Option<ProbeWords>, uses: Uses) -> Rest {
         Rest {
             data,
             words,
@@ -109,7 +109,7 @@ impl Rest {
 
     /// Bytes of its data.
     pub(crate) fn bytes(&self) -> usize {
-        let words = self.words.as_ref().map_or(0, Words::bytes);
+        let words = self.words.as_ref().map_or(0, ProbeWords::bytes);
         let loops = self.loops.as_ref().map_or(0, |loops| loops.bytes());
         words + loops + self.data.iter().map(Sealed::held).sum::<usize>()
     }
@@ -123,7 +123,7 @@ impl Rest {
     /// separate mappings.
     pub(crate) fn of_image(
         mut self,
-        thread_locals: Option<tls::Owned>,
+        thread_locals: Option<tls::OwnedSlot>,
         listed: Option<Listed>,
         apart: Arc<[Mapping]>,
     ) -> Rest {
@@ -132,7 +132,7 @@ impl Rest {
     }
 
     /// Adds resources that the maker of its code keeps.
-    pub(crate) fn with_kept(mut self, kept: Kept) -> Rest {
+    pub(crate) fn with_kept(mut self, kept: KeptResources) -> Rest {
         self._kept = Some(kept);
         self
     }
@@ -183,7 +183,7 @@ pub(crate) fn split(memory: Vec<Sealed>) -> (Option<Sealed>, Vec<Sealed>) {
     (code.into_iter().next(), data)
 }
 
-impl Code {
+impl LinkedCode {
     /// The addresses of the code.
     pub(crate) fn range(&self) -> Range<u64> {
         self.memory.address()..self.memory.address() + self.memory.len() as u64
@@ -191,20 +191,20 @@ impl Code {
 }
 
 /// A new piece of code, and its owner.
-pub(crate) struct Piece {
+pub(crate) struct NewBlock {
     /// Functions from which it took bodies or facts.
     pub(crate) depends: Arc<[FunctionId]>,
     /// Why it cannot move.
     pub(crate) fixed: Option<Fixed>,
     pub(crate) version: VersionId,
     pub(crate) function: Option<FunctionId>,
-    pub(crate) code: Code,
+    pub(crate) code: LinkedCode,
 }
 
 /// The properties of a version that do not depend on its place; addresses are offsets from its
 /// first byte. A copy refers to it by a number, because counting in an [`Arc`] costs a cache miss
 /// and a barrier each time. Tables of them are read from front to back.
-pub(crate) struct Shape {
+pub(crate) struct VersionShape {
     pub(crate) function: Option<FunctionId>,
     pub(crate) version: VersionId,
     pub(crate) moves: Option<Moves>,
@@ -225,11 +225,11 @@ pub(crate) struct Shape {
     rest: Arc<Rest>,
 }
 
-/// Bytes of an entry of [`Table::live`], half of whose places are used.
+/// Bytes of an entry of [`BlockTable::live`], half of whose places are used.
 const LIVE: usize = 2 * size_of::<(VersionId, BlockId)>();
 
 /// One block.
-struct Held {
+struct PlacedBlock {
     memory: Sealed,
     shape: BlockId,
 }
@@ -238,10 +238,10 @@ struct Held {
 #[derive(Clone, Copy)]
 pub(crate) struct View<'t> {
     pub(crate) memory: &'t Sealed,
-    pub(crate) shape: &'t Shape,
+    pub(crate) shape: &'t VersionShape,
 }
 
-impl Shape {
+impl VersionShape {
     /// Its resources besides its code.
     pub(crate) fn rest(&self) -> &Arc<Rest> {
         &self.rest
@@ -275,7 +275,7 @@ impl View<'_> {
     /// The bytes of the function itself.
     pub(crate) fn body(&self) -> Option<&[u8]> {
         let place = |offset: u64| usize::try_from(offset).ok();
-        let Shape {
+        let VersionShape {
             entry, body_end, ..
         } = *self.shape;
         self.memory.bytes()?.get(place(entry)?..place(body_end)?)
@@ -286,10 +286,10 @@ impl View<'_> {
         let shape = self.shape;
         let rows = usize::from(shape.first.is_some()) + shape.others.len();
         let shared = of_slice(&shape.others) + shape.moves.as_ref().map_or(0, Moves::bytes);
-        size_of::<Option<(BlockId, Held)>>()
+        size_of::<Option<(BlockId, PlacedBlock)>>()
             + uruk_reclaim::BLOCK_BYTES
             + uruk_unwind::object_bytes(rows)
-            + (size_of::<Option<(BlockId, Shape)>>() + shared + LIVE) / shape.blocks.max(1)
+            + (size_of::<Option<(BlockId, VersionShape)>>() + shared + LIVE) / shape.blocks.max(1)
     }
 
     /// Its unwind rows.
@@ -305,20 +305,20 @@ impl View<'_> {
 
 /// All existing code, live and retired, by block. Used by the thread that reclaims.
 #[derive(Default)]
-pub(crate) struct Table {
-    held: Slots<Held>,
-    shapes: Slots<Shape>,
+pub(crate) struct BlockTable {
+    held: Slots<PlacedBlock>,
+    shapes: Slots<VersionShape>,
     /// The shapes of live versions.
     live: IdMap<VersionId, BlockId>,
 }
 
-impl Table {
+impl BlockTable {
     /// Adds a new version.
-    pub(crate) fn add(&mut self, piece: Piece) -> BlockId {
-        let Piece { code, version, .. } = piece;
+    pub(crate) fn add(&mut self, piece: NewBlock) -> BlockId {
+        let NewBlock { code, version, .. } = piece;
         let at = code.memory.address();
         let mut rows = code.rows.iter().map(|row| row.moved(at, 0));
-        let shape = self.shapes.add(Shape {
+        let shape = self.shapes.add(VersionShape {
             function: piece.function,
             version,
             // Allocated by this thread, they lie next to each other.
@@ -335,7 +335,7 @@ impl Table {
             live: BlockId(0),
             rest: code.rest,
         });
-        let id = self.held.add(Held {
+        let id = self.held.add(PlacedBlock {
             memory: code.memory,
             shape,
         });
@@ -350,7 +350,7 @@ impl Table {
     pub(crate) fn add_copy(&mut self, of: BlockId, memory: Sealed) -> Option<BlockId> {
         let shape = self.held.get(of)?.shape;
         self.shapes.get_mut(shape)?.blocks += 1;
-        Some(self.held.add(Held { memory, shape }))
+        Some(self.held.add(PlacedBlock { memory, shape }))
     }
 
     /// Makes this copy the one that calls of the version reach: retiring the version retires this
@@ -376,7 +376,7 @@ impl Table {
     }
 
     pub(crate) fn get(&self, id: BlockId) -> Option<View<'_>> {
-        let Held { memory, shape } = self.held.get(id)?;
+        let PlacedBlock { memory, shape } = self.held.get(id)?;
         let shape = self.shapes.get(*shape)?;
         Some(View { memory, shape })
     }
@@ -387,8 +387,8 @@ impl Table {
     }
 
     /// Removes a block, and with the last of a version its shape.
-    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(Sealed, Option<Shape>)> {
-        let Held { memory, shape: key } = self.held.remove(id)?;
+    pub(crate) fn remove(&mut self, id: BlockId) -> Option<(Sealed, Option<VersionShape>)> {
+        let PlacedBlock { memory, shape: key } = self.held.remove(id)?;
         let last = self.shapes.get_mut(key).is_some_and(|shape| {
             shape.blocks -= 1;
             shape.blocks == 0

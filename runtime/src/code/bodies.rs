@@ -23,16 +23,16 @@ pub(super) type Extent = (u64, u64, &'static CStr);
 
 /// Start, size and name.
 #[derive(Clone, Copy, Debug)]
-struct Body {
+struct NamedBody {
     start: u64,
     size: u64,
     name: &'static CStr,
 }
 
-impl Body {
-    fn new((start, end, name): Extent) -> Body {
+impl NamedBody {
+    fn new((start, end, name): Extent) -> NamedBody {
         let size = end.saturating_sub(start);
-        Body { start, size, name }
+        NamedBody { start, size, name }
     }
 
     fn extent(self) -> Extent {
@@ -43,20 +43,20 @@ impl Body {
 /// All bodies of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Bodies {
-    pages: BTreeMap<u64, Vec<Body>>,
+    pages: BTreeMap<u64, Vec<NamedBody>>,
 }
 
 impl Bodies {
     /// Bytes that the allocator took for them.
     pub(crate) fn bytes(&self) -> usize {
         // Nodes of the tree are half full if addresses ascend.
-        let nodes = self.pages.len() * 2 * size_of::<(u64, Vec<Body>)>();
+        let nodes = self.pages.len() * 2 * size_of::<(u64, Vec<NamedBody>)>();
         nodes + self.pages.values().map(of_vec).sum::<usize>()
     }
 
     /// Adds bodies; ascending order costs least.
     pub(crate) fn add(&mut self, some: impl IntoIterator<Item = Extent>) {
-        let mut some = some.into_iter().map(Body::new).peekable();
+        let mut some = some.into_iter().map(NamedBody::new).peekable();
         while let Some(body) = some.next() {
             let here = page(body.start);
             let held = self.pages.entry(here).or_default();
@@ -91,13 +91,13 @@ impl Bodies {
     pub(crate) fn at(&self, pc: u64) -> Option<Extent> {
         let pages = self.pages.range(..=page(pc)).rev();
         // The first page may only hold bodies behind `pc`.
-        let before = |held: &Vec<Body>| {
+        let before = |held: &Vec<NamedBody>| {
             let after = held.partition_point(|body| body.start <= pc);
             held[..after].last().copied()
         };
         let found = pages.take(2).find_map(|(_, held)| before(held));
         let found = found.filter(|body| pc - body.start < body.size);
-        found.map(Body::extent)
+        found.map(NamedBody::extent)
     }
 
     /// All of them, by address.
@@ -110,7 +110,7 @@ fn page(address: u64) -> u64 {
     address >> PAGE_SHIFT
 }
 
-fn put(held: &mut Vec<Body>, body: Body) {
+fn put(held: &mut Vec<NamedBody>, body: NamedBody) {
     if held.last().is_none_or(|last| last.start < body.start) {
         held.push(body);
         return;

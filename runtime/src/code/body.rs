@@ -12,7 +12,7 @@ use crate::code::unit_body::UnitBody;
 
 /// A function that is compiled from a module.
 #[derive(Clone)]
-pub(crate) struct Function {
+pub(crate) struct ModuleFunction {
     pub(crate) module: Arc<Module>,
     pub(crate) symbol: SymbolId,
     /// The display name, kept until the process ends: unwind rows point at it.
@@ -25,7 +25,7 @@ pub(crate) struct Function {
 #[derive(Clone)]
 pub(crate) enum Body {
     /// A body that is compiled.
-    Module(Function),
+    Module(ModuleFunction),
     /// A function of an object file.
     Object(ObjectBody),
     /// A function whose code a unit makes.

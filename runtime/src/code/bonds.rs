@@ -15,13 +15,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// The images that are bound to one.
 #[derive(Default)]
 pub(crate) struct Bonds {
-    state: Mutex<State>,
+    state: Mutex<BondState>,
     /// The tracker of the names that may remain.
     pub(crate) names: OnceLock<TrackerKey>,
 }
 
 #[derive(Default)]
-struct State {
+struct BondState {
     /// Numbers of the images, one for each bond.
     by: Vec<u64>,
     stage: Stage,
@@ -49,7 +49,7 @@ pub(crate) struct Bond {
 }
 
 impl Bonds {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BondState> {
         self.state.lock()
     }
 

@@ -30,19 +30,19 @@ use uruk_heap::{Heap, Pool, Sealed};
 use uruk_link::{Constant, Laid, Need, Referent, Resolved};
 use uruk_stubs::FunctionId;
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::holding::{Owners, Uses};
 use crate::error::Error;
 
 /// The constants of one module.
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
-    held: Mutex<HashMap<Key, Held>>,
+    held: Mutex<HashMap<ConstantKey, PlacedConstant>>,
 }
 
 /// Owner of the constants of a module, and of modules that only replaced functions of it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shared(Arc<Mutex<Holder>>);
+pub(crate) struct SharedConstants(Arc<Mutex<Holder>>);
 
 /// The owner of a module's constants, besides versions.
 #[derive(Debug)]
@@ -61,17 +61,17 @@ impl Default for Holder {
 
 /// Constants with equal keys are one.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct ConstantKey {
     /// Owner and name, if it must not be shared with equal ones.
     own: Option<(FunctionId, Box<str>)>,
     align: usize,
     /// The bytes, with addresses not filled in.
     bytes: Box<[u8]>,
-    fields: Box<[Field]>,
+    fields: Box<[AddressField]>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Field {
+struct AddressField {
     offset: u64,
     kind: u32,
     addend: i64,
@@ -80,7 +80,7 @@ struct Field {
 }
 
 #[derive(Debug)]
-struct Held {
+struct PlacedConstant {
     memory: Sealed,
     /// Kept for users of its addresses.
     _uses: Uses,
@@ -97,7 +97,7 @@ pub(crate) struct Placed {
 impl Drop for Constants {
     fn drop(&mut self) {
         let held = std::mem::take(&mut self.held).into_inner();
-        for Held { memory, _uses } in held.into_values() {
+        for PlacedConstant { memory, _uses } in held.into_values() {
             // SAFETY: the tracker of the module was removed, and all versions that refer to it are
             // freed; the program must not use addresses it kept.
             unsafe { memory.release() };
@@ -113,7 +113,7 @@ impl Constants {
     }
 }
 
-impl Shared {
+impl SharedConstants {
     /// Bytes that the allocator took for their table, which exists even if it is empty.
     pub(super) fn bytes_of_table(&self) -> usize {
         let table = match self.is_inherited() {
@@ -168,7 +168,7 @@ impl Constants {
     pub(crate) fn place(
         (heap, owners): (&Heap, &Owners),
         laid: &Laid<'_>,
-        function: &Function,
+        function: &ModuleFunction,
         id: FunctionId,
         find: impl Fn(&str, Need) -> Option<Resolved>,
         uses: &mut Uses,
@@ -218,7 +218,7 @@ impl Constants {
     fn intern(
         &self,
         heap: &Heap,
-        key: Key,
+        key: ConstantKey,
         uses: Uses,
         make: impl FnOnce(u64) -> Result<Vec<u8>, uruk_link::LinkError>,
     ) -> Result<u64, Error> {
@@ -232,20 +232,24 @@ impl Constants {
         let memory = draft.seal()?;
         let address = memory.address();
         let _uses = uses;
-        held.insert(key, Held { memory, _uses });
+        held.insert(key, PlacedConstant { memory, _uses });
         Ok(address)
     }
 }
 
-fn key(own: Option<(FunctionId, Box<str>)>, constant: &Constant<'_>, targets: &[u64]) -> Key {
+fn key(
+    own: Option<(FunctionId, Box<str>)>,
+    constant: &Constant<'_>,
+    targets: &[u64],
+) -> ConstantKey {
     let fields = constant.references.iter().zip(targets);
-    let fields = fields.map(|(reference, &target)| Field {
+    let fields = fields.map(|(reference, &target)| AddressField {
         offset: reference.offset,
         kind: reference.kind,
         addend: reference.addend,
         to: (reference.to != Referent::Itself).then_some(target),
     });
-    Key {
+    ConstantKey {
         own,
         align: constant.align,
         bytes: constant.bytes.into(),

@@ -23,10 +23,10 @@ use uruk_session::Dylib;
 use uruk_stubs::StubTable;
 use uruk_unwind::{RegionHandle, Row};
 
-use crate::code::blocks::Code;
-use crate::code::blocks::Piece;
+use crate::code::blocks::LinkedCode;
+use crate::code::blocks::NewBlock;
 use crate::code::bodies::Bodies;
-use crate::code::body::{Body, Function};
+use crate::code::body::{Body, ModuleFunction};
 use crate::code::bound::BoundModules;
 use crate::code::causes::Causes;
 use crate::code::counters::Counters;
@@ -46,7 +46,7 @@ use crate::code::table::FunctionTable;
 use crate::code::tools::Tools;
 use crate::error::Error;
 use crate::events::Events;
-use crate::fork::hands::Hands;
+use crate::fork::hands::EmbedderThreads;
 use crate::fork::thread::rest;
 use crate::fork::thread::serving::Serving;
 use crate::fork::{self, gate};
@@ -74,7 +74,7 @@ pub(crate) struct CodeDirectory {
     /// Why functions have no code.
     pub(super) causes: Causes,
     /// Threads for code of embedders.
-    pub(crate) hands: Arc<Hands>,
+    pub(crate) hands: Arc<EmbedderThreads>,
     /// Threads of this session.
     pub(crate) serving: Arc<Serving>,
     pub(crate) reading_room: Arc<ReadingRoom>,
@@ -218,7 +218,7 @@ impl CodeDirectory {
     }
 
     /// Sets the function behind stub `id`.
-    pub(crate) fn set_function(&self, id: FunctionId, function: Function) {
+    pub(crate) fn set_function(&self, id: FunctionId, function: ModuleFunction) {
         self.set_body(id, Body::Module(function));
     }
 
@@ -232,7 +232,7 @@ impl CodeDirectory {
     }
 
     /// The function behind stub `id`, if it is compiled; `None` also for functions of object files.
-    pub(crate) fn function(&self, id: FunctionId) -> Option<Function> {
+    pub(crate) fn function(&self, id: FunctionId) -> Option<ModuleFunction> {
         match self.body(id)? {
             Body::Module(function) => Some(function),
             Body::Object(_) | Body::Unit(_) => None,
@@ -338,13 +338,13 @@ impl CodeDirectory {
     }
 
     /// Retires code that was compiled and never filed.
-    pub(crate) fn discard(&self, id: FunctionId, unit: Option<BodyTracker>, code: Code) {
+    pub(crate) fn discard(&self, id: FunctionId, unit: Option<BodyTracker>, code: LinkedCode) {
         if let Some(unit) = unit {
             self.remove_unit(unit);
         }
         let version = self.versions.ids.next();
         let notes = &self.notes;
-        notes.live(Piece {
+        notes.live(NewBlock {
             function: Some(id),
             version,
             depends: Arc::default(),

@@ -1,6 +1,6 @@
 //! Handles of images (`__dso_handle`), by their address.
 
-use crate::code::life::{Gone, Life};
+use crate::code::life::{ImageGone, Life};
 use crate::fork::gate;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -41,8 +41,8 @@ impl Drop for Handle {
 }
 
 /// The image whose handle is at `address`; `None` if it is no handle of the runtime. Under a pass.
-pub(crate) fn image_of(address: u64) -> Option<Result<Arc<Life>, Gone>> {
+pub(crate) fn image_of(address: u64) -> Option<Result<Arc<Life>, ImageGone>> {
     let handles = HANDLES.lock();
     let life = handles.get(&address)?;
-    Some(life.upgrade().ok_or(Gone))
+    Some(life.upgrade().ok_or(ImageGone))
 }

@@ -58,10 +58,10 @@ pub(crate) struct Holding {
 
 /// The thread-locals of an image, if it has any.
 #[derive(Default)]
-pub(crate) struct ThreadLocals {
-    pub(crate) place: Option<tls::Place>,
+pub(crate) struct ImageThreadLocals {
+    pub(crate) place: Option<tls::TemplatePlace>,
     /// Its slot, unless that is in static storage.
-    pub(crate) owned: Option<tls::Owned>,
+    pub(crate) owned: Option<tls::OwnedSlot>,
 }
 
 /// Memory of other images that code or data was linked against.

@@ -1,7 +1,7 @@
 //! Resources of embedders that code keeps.
 
 use crate::fork::errands::Errand;
-use crate::fork::hands::Hands;
+use crate::fork::hands::EmbedderThreads;
 use crate::fork::{gate, panics};
 use std::fmt;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use uruk_session::Resource;
 
 /// Resources kept for as long as code may run. They are released on a thread for code of embedders,
 /// as the last owner may be dropped where such code must not run.
-pub(crate) struct Kept {
-    hands: Arc<Hands>,
+pub(crate) struct KeptResources {
+    hands: Arc<EmbedderThreads>,
     /// Never contended, as each owner locks it alone: the lock makes the rest shareable.
     resources: Mutex<Vec<Box<dyn Resource>>>,
 }
 
-impl Kept {
+impl KeptResources {
     /// Without resources.
-    pub(crate) fn new(hands: &Arc<Hands>) -> Kept {
-        Kept {
+    pub(crate) fn new(hands: &Arc<EmbedderThreads>) -> KeptResources {
+        KeptResources {
             hands: Arc::clone(hands),
             resources: Mutex::default(),
         }
@@ -32,21 +32,21 @@ impl Kept {
     }
 
     /// Takes all resources, for the code that needs them.
-    pub(crate) fn take(&mut self) -> Kept {
-        Kept {
+    pub(crate) fn take(&mut self) -> KeptResources {
+        KeptResources {
             hands: Arc::clone(&self.hands),
             resources: std::mem::take(&mut self.resources),
         }
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for KeptResources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Kept")
+        f.write_str("KeptResources")
     }
 }
 
-impl Drop for Kept {
+impl Drop for KeptResources {
     fn drop(&mut self) {
         let resources = std::mem::take(&mut self.resources).into_inner();
         if resources.is_empty() {

@@ -5,7 +5,7 @@
 //! # Invariants
 //! - A function is noted before its address, or its slot's, leaves the library, or is written into
 //!   code or data. A thread under a pass notes it under the pass under which it found it. A thread
-//!   without one looks again afterwards whether the name still means it ([`Known::note`]).
+//!   without one looks again afterwards whether the name still means it ([`KnownFunctions::note`]).
 //! - A bit is never cleared: a known stub is not given to another function.
 
 use std::sync::OnceLock;
@@ -16,19 +16,19 @@ use uruk_base::FunctionId;
 /// Functions of a page: 8 KiB.
 const PAGE: usize = 1 << 16;
 
-type Page = OnceLock<Box<[AtomicU64]>>;
+type KnownPage = OnceLock<Box<[AtomicU64]>>;
 
 /// The known functions; see the module.
-pub(crate) struct Known {
+pub(crate) struct KnownFunctions {
     all: AtomicBool,
-    pages: Box<[Page]>,
+    pages: Box<[KnownPage]>,
 }
 
-impl Known {
+impl KnownFunctions {
     /// For functions with indexes below `limit`.
-    pub(crate) fn new(limit: usize) -> Known {
+    pub(crate) fn new(limit: usize) -> KnownFunctions {
         let pages = limit.div_ceil(PAGE);
-        Known {
+        KnownFunctions {
             all: AtomicBool::new(false),
             pages: (0..pages).map(|_| OnceLock::new()).collect(),
         }

@@ -46,7 +46,7 @@ use crate::fork::gate;
 pub(crate) struct Life {
     /// Different from those of all others of the process.
     number: u64,
-    state: Mutex<State>,
+    state: Mutex<LifeState>,
     /// The image whose functions it replaced.
     root: Option<Arc<Life>>,
     /// Images whose weak definitions yielded to its own.
@@ -56,7 +56,7 @@ pub(crate) struct Life {
 }
 
 #[derive(Default)]
-struct State {
+struct LifeState {
     holds: usize,
     closed: bool,
     /// Part of it is released, or parked.
@@ -72,14 +72,14 @@ pub(crate) struct Hold(Arc<Life>);
 
 /// The error of a hold of an image that is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct ImageGone;
 
 /// The lives of a session's images, by the trackers they are under.
 #[derive(Clone, Default)]
-pub(crate) struct Lives(Arc<Mutex<Table>>);
+pub(crate) struct Lives(Arc<Mutex<LifeTable>>);
 
 #[derive(Default)]
-struct Table {
+struct LifeTable {
     trackers: HashMap<TrackerKey, Under>,
     /// The trackers of each dylib in `trackers`.
     dylibs: HashMap<DylibId, HashSet<TrackerKey>>,
@@ -106,7 +106,7 @@ impl Under {
     }
 }
 
-impl Table {
+impl LifeTable {
     /// The images under a tracker of a dylib.
     fn under(&mut self, tracker: TrackerKey, dylib: DylibId) -> &mut Under {
         self.trackers.entry(tracker).or_insert_with(|| {
@@ -191,15 +191,15 @@ impl Life {
     }
 
     /// The lock, under a pass.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LifeState> {
         self.state.lock()
     }
 
     /// Holds the image until the result is dropped. Under a pass, as all of these methods.
-    pub(crate) fn hold(self: &Arc<Self>) -> Result<Hold, Gone> {
+    pub(crate) fn hold(self: &Arc<Self>) -> Result<Hold, ImageGone> {
         let mut state = self.state();
         if state.closed && state.holds == 0 {
-            return Err(Gone);
+            return Err(ImageGone);
         }
         state.holds += 1;
         Ok(Hold(Arc::clone(self)))
@@ -311,7 +311,7 @@ impl Drop for Hold {
 }
 
 impl Lives {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, LifeTable> {
         self.0.lock()
     }
 

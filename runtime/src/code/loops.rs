@@ -11,7 +11,7 @@ use uruk_codegen::{Described, Head, Heads};
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
 use uruk_tiering::offers::{LoopWords, Offers};
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::fork::gate;
 use uruk_base::locks::Mutex;
 use uruk_codegen::Start;
@@ -31,7 +31,7 @@ pub(crate) struct Loops {
     /// The function that continuations are made from; its module must exist for that.
     pub(crate) of: WeakFunction,
     pub(crate) heads: Vec<Head>,
-    memory: Arc<Memory>,
+    memory: Arc<LoopWordMemory>,
     offers: Offers,
     /// Values that live across the heads, once they were compared with another body's: they may be
     /// needed again when the module is gone.
@@ -44,15 +44,15 @@ pub(crate) struct Loops {
 /// The memory of the words of one version's loops: lives as long as the code that counts in it, and
 /// as long as it is read.
 #[derive(Debug)]
-struct Memory(Option<Sealed>);
+struct LoopWordMemory(Option<Sealed>);
 
-impl Memory {
+impl LoopWordMemory {
     fn address(&self) -> u64 {
         self.0.as_ref().map_or(0, Sealed::address)
     }
 }
 
-impl Drop for Memory {
+impl Drop for LoopWordMemory {
     fn drop(&mut self) {
         // The last holder may have no pass.
         let _pass = gate::enter();
@@ -68,7 +68,7 @@ impl Drop for Memory {
 #[derive(Debug)]
 pub(crate) struct Passes {
     /// Keeps the counts mapped.
-    _memory: Arc<Memory>,
+    _memory: Arc<LoopWordMemory>,
     first: u64,
     loops: usize,
 }
@@ -95,7 +95,7 @@ pub(crate) struct WeakFunction {
 }
 
 impl WeakFunction {
-    fn of(function: &Function) -> WeakFunction {
+    fn of(function: &ModuleFunction) -> WeakFunction {
         WeakFunction {
             module: Arc::downgrade(&function.module),
             symbol: function.symbol,
@@ -108,8 +108,8 @@ impl WeakFunction {
     }
 
     /// The function, if its module exists.
-    pub(crate) fn upgrade(&self) -> Option<Function> {
-        Some(Function {
+    pub(crate) fn upgrade(&self) -> Option<ModuleFunction> {
+        Some(ModuleFunction {
             module: self.module.upgrade()?,
             symbol: self.symbol,
             name: self.name,
@@ -126,7 +126,7 @@ impl Loops {
     pub(crate) fn new(
         heap: &Heap,
         id: FunctionId,
-        function: &Function,
+        function: &ModuleFunction,
         heads: &[Head],
         ended: &Arc<Ended>,
         gone: &Arc<AtomicU64>,
@@ -139,7 +139,7 @@ impl Loops {
             whose,
             of: WeakFunction::of(function),
             heads: heads.to_vec(),
-            memory: Arc::new(Memory(Some(draft.seal()?))),
+            memory: Arc::new(LoopWordMemory(Some(draft.seal()?))),
             offers: Offers::new(heads.len()),
             described: OnceLock::new(),
             ended: Arc::clone(ended),
@@ -194,7 +194,7 @@ impl Loops {
     /// The errors of `find`, which reads the body.
     pub(crate) fn described<E>(
         &self,
-        find: impl FnOnce(&Function) -> Result<Vec<Described>, E>,
+        find: impl FnOnce(&ModuleFunction) -> Result<Vec<Described>, E>,
     ) -> Result<&[Described], E> {
         if let Some(known) = self.described.get() {
             return Ok(known);
@@ -350,11 +350,11 @@ pub(crate) struct Origin {
 }
 
 /// Freed versions and continuations without callers, until they are cleaned up.
-pub(crate) type Ended = Mutex<Gone>;
+pub(crate) type Ended = Mutex<EndedLoops>;
 
 /// See [`Ended`].
 #[derive(Debug, Default)]
-pub(crate) struct Gone {
+pub(crate) struct EndedLoops {
     /// Continuations whose last caller is freed.
     pub(crate) continuations: Vec<FunctionId>,
     /// Functions with a freed version that had loops.

@@ -1,6 +1,6 @@
 //! A module that was read: its readers, how it is bound, and data that its functions share.
 
-use crate::code::constants::Shared;
+use crate::code::constants::SharedConstants;
 use crate::code::host_state::HostState;
 use crate::code::life::Life;
 use crate::code::locals::Locals;
@@ -32,7 +32,7 @@ pub(crate) struct Module {
     /// Bodies that it offers to the inliners of other modules.
     pub(crate) parcels: Parcels,
     /// Constants that LLVM made for its functions, and that outlive their versions.
-    pub(crate) constants: Shared,
+    pub(crate) constants: SharedConstants,
     /// State of the host that its functions refer to, kept for them and for their code.
     pub(crate) state: Option<HostState>,
     /// Labels of its assembly, once its data is linked.
@@ -66,7 +66,7 @@ impl Module {
             life: Arc::default(),
             inherited: Locals::default(),
             parcels: Parcels::default(),
-            constants: Shared::default(),
+            constants: SharedConstants::default(),
             labels: OnceLock::new(),
             spaces: Default::default(),
             definitions: OnceLock::new(),

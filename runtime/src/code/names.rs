@@ -21,7 +21,7 @@ use uruk_session::{
 };
 use uruk_stubs::StubTable;
 
-use crate::code::known::Known;
+use crate::code::known::KnownFunctions;
 use crate::code::life::Lives;
 use crate::code::unit_body;
 use crate::fork::{self, gate};
@@ -42,7 +42,7 @@ pub(crate) enum Definition {
 }
 
 /// A name to be defined.
-pub(crate) struct Name {
+pub(crate) struct NewName {
     pub(crate) name: Box<str>,
     pub(crate) definition: Definition,
     /// Yields to an earlier definition instead of being an error.
@@ -51,7 +51,7 @@ pub(crate) struct Name {
     pub(crate) hidden: bool,
 }
 
-impl Name {
+impl NewName {
     /// The function it names.
     pub(crate) fn function(&self) -> Option<FunctionId> {
         match self.definition {
@@ -60,8 +60,8 @@ impl Name {
         }
     }
 
-    pub(crate) fn strong(name: impl Into<Box<str>>, definition: Definition) -> Name {
-        Name {
+    pub(crate) fn strong(name: impl Into<Box<str>>, definition: Definition) -> NewName {
+        NewName {
             name: name.into(),
             definition,
             weak: false,
@@ -70,7 +70,7 @@ impl Name {
     }
 
     /// Sets whether the name is hidden.
-    pub(crate) fn hidden(mut self, hidden: bool) -> Name {
+    pub(crate) fn hidden(mut self, hidden: bool) -> NewName {
         self.hidden = hidden;
         self
     }
@@ -78,14 +78,14 @@ impl Name {
 
 /// A thread-local variable: module word and offset.
 #[derive(Debug, Clone, Copy)]
-struct ThreadLocal {
+struct ThreadLocalRecord {
     module: u64,
     offset: u64,
 }
 
 /// Thread-local variables by their key in the session: the address of the record, which is unique
 /// in the process while it exists, with [`RECORD`].
-type ThreadLocals = HashMap<u64, Box<ThreadLocal>>;
+type ThreadLocalRecords = HashMap<u64, Box<ThreadLocalRecord>>;
 
 /// No address of the process has this bit. A value with it is never ready without a lock, so a
 /// reader of ready addresses never finds a record.
@@ -98,7 +98,7 @@ pub(crate) struct Names {
     host: Dylib,
     /// The dylib of the bodies of functions, each under its own tracker.
     pub(crate) bodies: Dylib,
-    thread_locals: RwLock<ThreadLocals>,
+    thread_locals: RwLock<ThreadLocalRecords>,
     /// Data that was moved from the address of its definition: old address and new one.
     relocated: RwLock<HashMap<u64, u64>>,
     /// The lives of images, by their trackers.
@@ -106,11 +106,11 @@ pub(crate) struct Names {
     /// Set when the first such address is added.
     has_relocated: AtomicBool,
     /// Functions whose stubs may be known otherwise than by name.
-    pub(crate) known: Known,
+    pub(crate) known: KnownFunctions,
     /// Those of them against which code or data was linked.
-    pub(crate) linked: Known,
+    pub(crate) linked: KnownFunctions,
     /// Those whose address was only used by calls in progress, to which it is passed on.
-    pub(crate) passed: Known,
+    pub(crate) passed: KnownFunctions,
 }
 
 impl Names {
@@ -154,9 +154,9 @@ impl Names {
             relocated: RwLock::default(),
             lives,
             has_relocated: AtomicBool::new(false),
-            known: Known::new(stub_limit(stubs)),
-            linked: Known::new(stub_limit(stubs)),
-            passed: Known::new(stub_limit(stubs)),
+            known: KnownFunctions::new(stub_limit(stubs)),
+            linked: KnownFunctions::new(stub_limit(stubs)),
+            passed: KnownFunctions::new(stub_limit(stubs)),
         })
     }
 
@@ -183,7 +183,11 @@ impl Names {
     }
 
     /// Defines names under `tracker`, all or none.
-    pub(crate) fn define(&self, tracker: &Tracker, names: Vec<Name>) -> Result<(), SessionError> {
+    pub(crate) fn define(
+        &self,
+        tracker: &Tracker,
+        names: Vec<NewName>,
+    ) -> Result<(), SessionError> {
         let mut symbols = Vec::with_capacity(names.len());
         for name in names {
             let symbol = self.session.intern(&name.name);
@@ -212,13 +216,13 @@ impl Names {
             Definition::Function { id } => self.stubs.stub_address(id).0,
             Definition::Address(address) => address,
             Definition::Tls { module, offset } => {
-                self.note_thread_local(ThreadLocal { module, offset })
+                self.note_thread_local(ThreadLocalRecord { module, offset })
             }
         }
     }
 
     /// The session's key of a thread-local.
-    fn note_thread_local(&self, variable: ThreadLocal) -> u64 {
+    fn note_thread_local(&self, variable: ThreadLocalRecord) -> u64 {
         let record = Box::new(variable);
         let address = std::ptr::from_ref(&*record).addr() as u64 | RECORD;
         let mut held = self.thread_locals.write();
@@ -287,7 +291,9 @@ impl Names {
         }
         if address & RECORD != 0 {
             let held = self.thread_locals.read();
-            if let Some(&ThreadLocal { module, offset }) = held.get(&address).map(|held| &**held) {
+            if let Some(&ThreadLocalRecord { module, offset }) =
+                held.get(&address).map(|held| &**held)
+            {
                 return Definition::Tls { module, offset };
             }
         }

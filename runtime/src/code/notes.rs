@@ -5,7 +5,7 @@
 //! publishes a change sleeps for [`TOLL`] at most, which gives the processor away. A first call is
 //! never held up.
 
-use crate::code::blocks::Piece;
+use crate::code::blocks::NewBlock;
 use crate::code::holding::Retire;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ const TOLL: Duration = Duration::from_millis(2);
 /// A note to the reclaiming thread.
 pub(crate) enum Note {
     /// Code can be started from now on.
-    Live(Piece),
+    Live(NewBlock),
     /// Nothing can start the code of this version any more.
     Retire(VersionId),
     /// A thread wants a cycle; the number says when it is done.
@@ -53,7 +53,7 @@ pub(crate) struct Notes {
 
 impl Notes {
     /// Notes that a piece of code can be started from now on.
-    pub(crate) fn live(&self, piece: Piece) {
+    pub(crate) fn live(&self, piece: NewBlock) {
         self.inbox.push(Note::Live(piece));
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct ObjectCode {
 
 /// A variable that an object defines.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Variable {
+pub(crate) struct ObjectVariable {
     pub(crate) size: u64,
     image: u64,
 }
@@ -49,17 +49,17 @@ struct User {
 }
 
 /// Variables by dylib and name.
-type Variables = HashMap<(DylibId, Arc<str>), Variable>;
+type ObjectVariables = HashMap<(DylibId, Arc<str>), ObjectVariable>;
 
 /// Versions that are functions of objects, and those of each function, so that a removal examines
 /// no others.
 #[derive(Default)]
-struct Filed {
+struct ObjectVersions {
     versions: HashMap<VersionId, (FunctionId, ObjectCode)>,
     of: HashMap<FunctionId, Vec<VersionId>>,
 }
 
-impl Filed {
+impl ObjectVersions {
     fn take(&mut self, version: VersionId) -> Option<ObjectCode> {
         let (id, code) = self.versions.remove(&version)?;
         if let Some(of) = self.of.get_mut(&id) {
@@ -75,23 +75,23 @@ impl Filed {
 /// The session's records of object files.
 #[derive(Default)]
 pub(crate) struct Objects {
-    filed: Mutex<Filed>,
-    known: Mutex<Known>,
+    filed: Mutex<ObjectVersions>,
+    known: Mutex<LinkedVariables>,
 }
 
 #[derive(Default)]
-struct Known {
-    variables: Variables,
+struct LinkedVariables {
+    variables: ObjectVariables,
     /// Users by number of the image.
     users: HashMap<u64, User>,
 }
 
 impl Objects {
-    fn filed(&self) -> MutexGuard<'_, Filed> {
+    fn filed(&self) -> MutexGuard<'_, ObjectVersions> {
         self.filed.lock()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, LinkedVariables> {
         self.known.lock()
     }
 
@@ -132,7 +132,7 @@ impl Objects {
     }
 
     /// A variable that an object defines.
-    pub(crate) fn variable(&self, dylib: &Dylib, name: &str) -> Option<Variable> {
+    pub(crate) fn variable(&self, dylib: &Dylib, name: &str) -> Option<ObjectVariable> {
         let key = (dylib.id(), Arc::from(name));
         self.known().variables.get(&key).copied()
     }
@@ -150,7 +150,7 @@ impl Objects {
         let mut own = Vec::new();
         for (name, size) in variables {
             let key: (DylibId, Arc<str>) = (dylib.id(), name.into());
-            let variable = Variable { size, image };
+            let variable = ObjectVariable { size, image };
             own.push(key.clone());
             known.variables.entry(key).or_insert(variable);
         }

@@ -17,12 +17,12 @@ pub(crate) struct Parcels(Mutex<Store>);
 #[derive(Default)]
 struct Store {
     plan: u64,
-    kept: HashMap<SymbolId, Kept>,
+    kept: HashMap<SymbolId, WantedParcel>,
 }
 
 /// The outcome for a body that was wanted.
 #[derive(Clone)]
-pub(crate) struct Kept {
+pub(crate) struct WantedParcel {
     /// `None`: not inlinable, at this tier or below.
     pub(crate) parcel: Option<Arc<Parcel>>,
     pub(crate) tier: Tier,
@@ -35,13 +35,13 @@ impl Parcels {
         self.0.lock()
     }
 
-    pub(crate) fn get(&self, plan: u64, symbol: SymbolId) -> Option<Kept> {
+    pub(crate) fn get(&self, plan: u64, symbol: SymbolId) -> Option<WantedParcel> {
         let store = self.lock();
         let kept = store.kept.get(&symbol).filter(|_| store.plan == plan);
         kept.cloned()
     }
 
-    pub(crate) fn keep(&self, plan: u64, symbol: SymbolId, kept: Kept) {
+    pub(crate) fn keep(&self, plan: u64, symbol: SymbolId, kept: WantedParcel) {
         let mut store = self.lock();
         if store.plan != plan || store.kept.len() >= MOST_KEPT {
             store.plan = plan;

@@ -20,13 +20,13 @@ use uruk_base::locks::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The latest commit of each replaced function.
 #[derive(Default)]
-pub(crate) struct Stale {
+pub(crate) struct LatestCommits {
     /// Number of the latest commit that replaced a function, by function index.
     replaced: HashMap<u32, u64>,
 }
 
 /// The read lock of a publication: no replacement commits while it lives.
-pub(crate) struct Publishing<'a>(RwLockReadGuard<'a, Stale>);
+pub(crate) struct Publishing<'a>(RwLockReadGuard<'a, LatestCommits>);
 
 impl Publishing<'_> {
     /// True unless one of `depends` was replaced after commit number `epoch`.
@@ -35,7 +35,7 @@ impl Publishing<'_> {
     }
 }
 
-impl Stale {
+impl LatestCommits {
     fn is_fresh(&self, epoch: u64, depends: &[FunctionId]) -> bool {
         let after = |id: &FunctionId| self.replaced.get(&id.index()).is_some_and(|&at| at > epoch);
         self.replaced.is_empty() || !depends.iter().any(after)
@@ -45,7 +45,7 @@ impl Stale {
 /// The write lock of a commit: no version is published, and no other set is committed, while it
 /// lives.
 pub(crate) struct Committing<'a> {
-    stale: RwLockWriteGuard<'a, Stale>,
+    stale: RwLockWriteGuard<'a, LatestCommits>,
     epoch: &'a AtomicU64,
 }
 
@@ -69,7 +69,7 @@ impl Committing<'_> {
 pub(crate) struct Publications {
     /// Number of the latest commit. Changes under `stale` only.
     epoch: AtomicU64,
-    stale: RwLock<Stale>,
+    stale: RwLock<LatestCommits>,
 }
 
 impl Publications {

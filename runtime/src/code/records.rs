@@ -49,7 +49,7 @@ pub(crate) struct Version {
 }
 
 /// The place of a version.
-pub(crate) struct Place {
+pub(crate) struct VersionPlace {
     pub(crate) function: FunctionId,
     pub(crate) version: VersionId,
     pub(crate) entry: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Place {
 
 /// A function that has, or is getting, versions.
 #[derive(Default)]
-pub(crate) struct Record {
+pub(crate) struct FunctionRecord {
     pub(crate) versions: Arc<FunctionVersions>,
     /// Compiled versions, oldest first.
     pub(crate) built: Vec<Version>,
@@ -94,7 +94,7 @@ impl Past {
 #[derive(Default)]
 pub(crate) struct Versions {
     pub(crate) ids: Arc<VersionIds>,
-    records: Mutex<IdMap<u32, Record>>,
+    records: Mutex<IdMap<u32, FunctionRecord>>,
     /// Functions that keep their first version, by index, with the reason.
     fixed: Mutex<HashMap<u32, Staying>>,
     /// Native code of functions, by index. It is kept independently of versions.
@@ -131,7 +131,7 @@ struct Numbers {
 }
 
 impl Versions {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, IdMap<u32, Record>> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, IdMap<u32, FunctionRecord>> {
         self.records.lock()
     }
 
@@ -191,7 +191,7 @@ impl Versions {
     }
 
     /// Sets the new places of moved versions.
-    pub(crate) fn set_places(&self, places: impl IntoIterator<Item = Place>) {
+    pub(crate) fn set_places(&self, places: impl IntoIterator<Item = VersionPlace>) {
         let mut records = self.lock();
         for place in places {
             let record = records.get_mut(&place.function.index());

@@ -33,19 +33,19 @@ pub(crate) struct Lease;
 
 /// Stubs that wait until nothing references them.
 #[derive(Default)]
-pub(crate) struct Waiting {
-    stubs: Mutex<Stubs>,
+pub(crate) struct WaitingStubs {
+    stubs: Mutex<StubsToRecycle>,
     leases: Mutex<HashMap<FunctionId, Weak<Lease>>>,
 }
 
 #[derive(Default)]
-struct Stubs {
-    by_function: HashMap<FunctionId, Stub>,
+struct StubsToRecycle {
+    by_function: HashMap<FunctionId, WaitingStub>,
     /// Number of stubs after the last look.
     left: usize,
 }
 
-struct Stub {
+struct WaitingStub {
     /// Where the function's name was filed, if it can be found there.
     name: Option<(DylibId, Box<str>)>,
     of_object: bool,
@@ -53,7 +53,7 @@ struct Stub {
     since: u64,
 }
 
-impl Waiting {
+impl WaitingStubs {
     /// Leases a function for a handle. Under the pass under which the function was found.
     pub(crate) fn lease(&self, id: FunctionId) -> Arc<Lease> {
         let mut leases = self.leases.lock();
@@ -78,7 +78,7 @@ impl Waiting {
     pub(crate) fn add(&self, id: FunctionId, name: Option<(DylibId, Box<str>)>, of_object: bool) {
         let since = gate::idle();
         let mut stubs = self.stubs.lock();
-        let stub = Stub {
+        let stub = WaitingStub {
             name,
             of_object,
             since,

@@ -15,7 +15,7 @@
 //! The tables have at most one entry for a stub, and so are bounded by the number of stubs. A stub
 //! that nothing references is taken out for any other function ([`recycle`](super::recycle)).
 
-use crate::code::recycle::Waiting;
+use crate::code::recycle::WaitingStubs;
 use crate::code::suffix::Suffixes;
 use crate::code::undefined::Undefined;
 use crate::error::Error;
@@ -24,16 +24,16 @@ use uruk_base::FunctionId;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::{Dylib, DylibId};
 
-type Stubs = HashMap<DylibId, HashMap<Box<str>, FunctionId>>;
+type RemovedStubs = HashMap<DylibId, HashMap<Box<str>, FunctionId>>;
 
 /// Stubs of removed functions; see the module.
 #[derive(Default)]
 pub(crate) struct Removed {
-    stubs: Mutex<Stubs>,
+    stubs: Mutex<RemovedStubs>,
     /// The IR types that functions were acquired as.
     acquired: Mutex<HashMap<FunctionId, String>>,
     /// Stubs that may become other functions'.
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitingStubs,
     /// Functions whose names were undefined.
     pub(crate) undefined: Undefined,
     /// Numbers of local names.

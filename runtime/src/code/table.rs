@@ -16,7 +16,7 @@ const PAGE: usize = 64;
 /// Number of removed functions whose names are kept; with the tree's nodes about 128 KiB.
 const REMOVED: usize = 4096;
 
-struct Page {
+struct TablePage {
     used: usize,
     bodies: [Option<Body>; PAGE],
 }
@@ -24,7 +24,7 @@ struct Page {
 /// The table of functions; see the module.
 #[derive(Default)]
 pub(crate) struct FunctionTable {
-    pages: Vec<Option<Box<Page>>>,
+    pages: Vec<Option<Box<TablePage>>>,
     /// Names of removed functions, by the number of their stub.
     removed: BTreeMap<u32, &'static CStr>,
 }
@@ -33,7 +33,7 @@ impl FunctionTable {
     /// Bytes that the allocator took for the table.
     pub(crate) fn bytes(&self) -> usize {
         let pages = self.pages.iter().flatten().count();
-        of_vec(&self.pages) + pages * of_block(size_of::<Page>())
+        of_vec(&self.pages) + pages * of_block(size_of::<TablePage>())
     }
 
     /// The body behind a stub.
@@ -57,7 +57,7 @@ impl FunctionTable {
             self.pages.resize_with(index / PAGE + 1, || None);
         }
         let page = self.pages[index / PAGE].get_or_insert_with(|| {
-            Box::new(Page {
+            Box::new(TablePage {
                 used: 0,
                 bodies: [const { None }; PAGE],
             })

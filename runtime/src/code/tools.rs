@@ -76,7 +76,7 @@ pub(crate) struct Tools {
 }
 
 /// A body that was linked.
-pub(crate) struct Body<'a> {
+pub(crate) struct LinkedBody<'a> {
     pub(crate) name: &'a str,
     pub(crate) tier: Tier,
     pub(crate) entry: u64,
@@ -90,7 +90,7 @@ pub(crate) struct Body<'a> {
     pub(crate) symbol: &'a str,
 }
 
-impl Body<'_> {
+impl LinkedBody<'_> {
     fn size(&self) -> u64 {
         self.end - self.entry
     }
@@ -130,7 +130,7 @@ impl Open {
     }
 
     /// Writes a body to the jitdump file, after its lines.
-    fn dump(&mut self, body: &Body<'_>, label: &str) {
+    fn dump(&mut self, body: &LinkedBody<'_>, label: &str) {
         let (name, address, size) = (label, body.entry, body.size());
         let Some(dump) = &mut self.jitdump else {
             return;
@@ -162,7 +162,7 @@ impl Open {
     }
 
     /// Keeps the lines of a body.
-    fn keep(&mut self, body: &Body<'_>) {
+    fn keep(&mut self, body: &LinkedBody<'_>) {
         let (Some(places), Some(object)) = (&mut self.places, body.object) else {
             return;
         };
@@ -178,7 +178,7 @@ impl Open {
     }
 
     /// Registers the lines, the name and the frames of a body with debuggers.
-    fn register(&mut self, body: &Body<'_>) {
+    fn register(&mut self, body: &LinkedBody<'_>) {
         let (name, address, size) = (body.name, body.entry, body.size());
         let frames = body.linked.eh_frame.and_then(|table| {
             Some(Frames {
@@ -320,7 +320,7 @@ impl Tools {
     }
 
     /// Reports a body, before it can run.
-    pub(crate) fn add(&self, body: &Body<'_>) {
+    pub(crate) fn add(&self, body: &LinkedBody<'_>) {
         if !self.any {
             return;
         }

@@ -1,8 +1,8 @@
 //! Functions of modules whose names were undefined ([`Dylib::undefine`](crate::Dylib::undefine)).
 //!
 //! Such a function stays as long as it may be called: by code or data that was linked against it,
-//! by an address that the host was given ([`Known`](super::known)), a handle, or a thread that
-//! found the name before. Else it is removed. The tracker of its image still lists it: each
+//! by an address that the host was given ([`KnownFunctions`](super::known)), a handle, or a thread
+//! that found the name before. Else it is removed. The tracker of its image still lists it: each
 //! function has a *generation*, which grows when it is removed in this way, and the tracker removes
 //! only functions of the generation that it was given.
 //!
@@ -21,7 +21,7 @@
 //!
 //! A name that was never requested has no function here. Such a function goes with its tracker.
 
-use crate::code::known::Known;
+use crate::code::known::KnownFunctions;
 use crate::fork::gate;
 use std::collections::HashMap;
 use uruk_base::FunctionId;
@@ -29,10 +29,10 @@ use uruk_base::locks::{Mutex, MutexGuard};
 
 /// Functions whose names were undefined; see the module.
 #[derive(Default)]
-pub(crate) struct Undefined(Mutex<State>);
+pub(crate) struct Undefined(Mutex<UndefinedState>);
 
 #[derive(Default)]
-struct State {
+struct UndefinedState {
     /// Value of the idle count of the gate when the name was undefined.
     waiting: HashMap<FunctionId, u64>,
     /// Functions left by the last look, and calls since then.
@@ -42,28 +42,28 @@ struct State {
     generations: HashMap<FunctionId, u32>,
 }
 
-impl State {
+impl UndefinedState {
     fn generation(&self, id: FunctionId) -> u32 {
         self.generations.get(&id).copied().unwrap_or(0)
     }
 }
 
 /// A function on the list of a tracker.
-pub(crate) struct Owned {
+pub(crate) struct TrackedFunction {
     pub(crate) id: FunctionId,
     generation: u32,
 }
 
 impl Undefined {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, UndefinedState> {
         self.0.lock()
     }
 
     /// Functions as a tracker lists them. Under a pass, as all of these.
-    pub(crate) fn owned(&self, functions: Vec<FunctionId>) -> Vec<Owned> {
+    pub(crate) fn owned(&self, functions: Vec<FunctionId>) -> Vec<TrackedFunction> {
         let state = self.lock();
         let generation = |id| state.generation(id);
-        let owned = functions.into_iter().map(|id| Owned {
+        let owned = functions.into_iter().map(|id| TrackedFunction {
             id,
             generation: generation(id),
         });
@@ -80,7 +80,7 @@ impl Undefined {
     pub(crate) fn add(
         &self,
         functions: Vec<FunctionId>,
-        known: &Known,
+        known: &KnownFunctions,
         is_leased: impl Fn(FunctionId) -> bool,
     ) -> Vec<FunctionId> {
         let now = gate::idle();
@@ -109,7 +109,7 @@ impl Undefined {
     }
 
     /// Whether a tracker must remove a function that it lists, which it does then.
-    pub(crate) fn claim(&self, own: &Owned) -> bool {
+    pub(crate) fn claim(&self, own: &TrackedFunction) -> bool {
         let mut state = self.lock();
         let claimed = state.generation(own.id) == own.generation;
         if claimed {

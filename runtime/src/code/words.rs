@@ -11,30 +11,30 @@ use crate::fork::gate;
 /// The words of a version's probes, in the heap's private data. They are freed with the last handle
 /// of the counting code and of readers.
 #[derive(Debug, Clone)]
-pub(crate) struct Words {
+pub(crate) struct ProbeWords {
     pub(crate) probes: Probes,
-    memory: Arc<Memory>,
+    memory: Arc<ProbeMemory>,
 }
 
 #[derive(Debug)]
-struct Memory(Option<Sealed>);
+struct ProbeMemory(Option<Sealed>);
 
-impl Drop for Memory {
+impl Drop for ProbeMemory {
     fn drop(&mut self) {
         // The last holder may be a thread without a pass.
         let _pass = gate::enter();
         if let Some(memory) = self.0.take() {
-            // SAFETY: the code that counts in it holds a `Words` until it is freed, and
+            // SAFETY: the code that counts in it holds a `ProbeWords` until it is freed, and
             // it is freed when no thread can be in it.
             unsafe { memory.release() };
         }
     }
 }
 
-impl Words {
-    pub(crate) fn new(probes: Probes, memory: Sealed) -> Words {
-        let memory = Arc::new(Memory(Some(memory)));
-        Words { probes, memory }
+impl ProbeWords {
+    pub(crate) fn new(probes: Probes, memory: Sealed) -> ProbeWords {
+        let memory = Arc::new(ProbeMemory(Some(memory)));
+        ProbeWords { probes, memory }
     }
 
     pub(crate) fn address(&self) -> u64 {

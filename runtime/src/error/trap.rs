@@ -90,7 +90,7 @@ pub struct Frame {
     /// The line of its source, if the session keeps lines
     /// ([`ToolSettings::lines`](crate::ToolSettings::lines)); where calls were inlined, the innermost.
     pub source: Option<Source>,
-    address: Kept,
+    address: HiddenAddress,
 }
 
 /// A line of a source file.
@@ -112,15 +112,15 @@ impl fmt::Display for Source {
 /// An address of code, stored as its complement. A search of all memory for suspended calls would
 /// mistake the address itself for one, as long as the host keeps the trap.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Kept(u64);
+struct HiddenAddress(u64);
 
-impl Kept {
-    fn of(address: u64) -> Kept {
-        Kept(!address)
+impl HiddenAddress {
+    fn of(address: u64) -> HiddenAddress {
+        HiddenAddress(!address)
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for HiddenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#x}", !self.0)
     }
@@ -133,7 +133,7 @@ impl Frame {
             function,
             jitted: true,
             source,
-            address: Kept::of(address),
+            address: HiddenAddress::of(address),
         }
     }
 
@@ -143,7 +143,7 @@ impl Frame {
             function,
             jitted: false,
             source: None,
-            address: Kept::of(address),
+            address: HiddenAddress::of(address),
         }
     }
 

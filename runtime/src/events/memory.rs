@@ -224,12 +224,12 @@ impl MemoryReport {
 }
 
 /// The key of a row.
-type Key = (Option<MemoryOwner>, Option<Tier>, MemoryPurpose);
+type RowKey = (Option<MemoryOwner>, Option<Tier>, MemoryPurpose);
 
 /// Rows that are being added up.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    sums: BTreeMap<Key, u64>,
+    sums: BTreeMap<RowKey, u64>,
 }
 
 impl Ledger {

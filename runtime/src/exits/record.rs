@@ -20,7 +20,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use super::{Handler, register_at_exit, thread_end};
 use crate::code::directory::directories;
 use crate::code::handles;
-use crate::code::life::{Gone, Hold, Life};
+use crate::code::life::{Hold, ImageGone, Life};
 use crate::fork::gate::{self, Pass};
 use crate::fork::shield;
 use crate::fork::threads;
@@ -29,7 +29,7 @@ use crate::fork::threads;
 const KEYS: u64 = 1 << 63;
 
 /// A handler as the C library calls it, and the images that it needs.
-pub(super) struct Record {
+pub(super) struct HandlerRecord {
     pub(super) handler: Handler,
     pub(super) argument: *mut c_void,
     pub(super) holds: Vec<Hold>,
@@ -106,7 +106,7 @@ fn registered() -> MutexGuard<'static, Registered> {
 
 /// The images of a registration, its owner first: the image whose handle is `dso`, else the first
 /// that one of `addresses` belongs to. Empty if it concerns no code of the runtime.
-pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life>>, Gone> {
+pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life>>, ImageGone> {
     let mut found: Vec<Arc<Life>> = Vec::new();
     found.extend(handles::image_of(dso as u64).transpose()?);
     for core in directories() {
@@ -122,7 +122,7 @@ pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life
 }
 
 /// Holds all of them.
-pub(super) fn hold_all(images: &[Arc<Life>]) -> Result<Vec<Hold>, Gone> {
+pub(super) fn hold_all(images: &[Arc<Life>]) -> Result<Vec<Hold>, ImageGone> {
     images.iter().map(Life::hold).collect()
 }
 
@@ -145,7 +145,7 @@ pub(super) unsafe fn at_exit(handler: Handler, argument: *mut c_void, dso: *mut 
     let Ok(holds) = hold_all(&images) else {
         return -1;
     };
-    let record = Box::new(Record {
+    let record = Box::new(HandlerRecord {
         handler,
         argument,
         holds,
@@ -214,7 +214,7 @@ pub(super) fn forgettable(
 /// # Safety
 /// 1. `record` is that of a box, which is freed here.
 unsafe extern "C-unwind" fn run_record(record: *mut c_void) {
-    let record = record.cast::<Record>();
+    let record = record.cast::<HandlerRecord>();
     // SAFETY: duty 1.
     let (handler, argument) = unsafe { ((*record).handler, (*record).argument) };
     // The C library's lock is released meanwhile.
@@ -280,7 +280,7 @@ pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
     };
     match image {
         Some(Ok(image)) => run(&BTreeSet::from([image.number()])),
-        Some(Err(Gone)) => {}
+        Some(Err(ImageGone)) => {}
         // SAFETY: by the caller's promise.
         None => unsafe { __cxa_finalize(dso) },
     }
@@ -288,7 +288,7 @@ pub(super) unsafe extern "C" fn cxa_finalize(dso: *mut c_void) {
 
 /// The remaining handlers of a set of images, as last searched.
 #[derive(Default)]
-struct Found {
+struct RemainingHandlers {
     /// The number of keys given at that time.
     count: Option<u64>,
     /// By key and image, the next one last.
@@ -298,7 +298,7 @@ struct Found {
 impl Registered {
     /// Takes out the latest handler of `images`. Searches again if one was added meanwhile: a new
     /// one runs first.
-    fn next(&mut self, images: &BTreeSet<u64>, found: &mut Found) -> Option<u64> {
+    fn next(&mut self, images: &BTreeSet<u64>, found: &mut RemainingHandlers) -> Option<u64> {
         if found.count != Some(self.count) {
             found.count = Some(self.count);
             found.list = self.list(images);
@@ -313,7 +313,7 @@ impl Registered {
 /// Runs the handlers of the process's exit that `images` registered, latest first, including those
 /// added meanwhile. Without a lock.
 fn run(images: &BTreeSet<u64>) {
-    let mut found = Found::default();
+    let mut found = RemainingHandlers::default();
     loop {
         let next = {
             let _pass = gate::enter();

@@ -11,24 +11,24 @@ use std::collections::BTreeSet;
 use std::ffi::{c_int, c_void};
 
 use super::Handler;
-use super::record::{Record, hold_all, images};
+use super::record::{HandlerRecord, hold_all, images};
 use crate::fork::gate;
 use crate::fork::shield::{self, Shield};
 use crate::fork::threads;
 
 /// A destructor as the C library calls it at the end of the thread. It is on the thread's list
 /// until it has run.
-struct Entry {
-    record: Record,
+struct ThreadDestructor {
+    record: HandlerRecord,
     /// Number of the owning image.
     owner: u64,
     /// Whether the removal of the image ran it; only the C library still lists it.
     ran: bool,
-    next: *mut Entry,
+    next: *mut ThreadDestructor,
 }
 
 thread_local! {
-    static FIRST: Cell<*mut Entry> = const { Cell::new(std::ptr::null_mut()) };
+    static FIRST: Cell<*mut ThreadDestructor> = const { Cell::new(std::ptr::null_mut()) };
 }
 
 unsafe extern "C" {
@@ -52,8 +52,8 @@ pub(super) unsafe extern "C" fn at_thread_end(
             return -1;
         };
         images.first().map(|owner| {
-            let entry = Box::into_raw(Box::new(Entry {
-                record: Record {
+            let entry = Box::into_raw(Box::new(ThreadDestructor {
+                record: HandlerRecord {
                     handler,
                     argument: object,
                     holds,
@@ -80,13 +80,13 @@ pub(super) unsafe extern "C" fn at_thread_end(
 /// # Safety
 /// 1. `entry` is that of a box, which is freed here; on this thread's list, unless it ran.
 unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
-    let entry = entry.cast::<Entry>();
+    let entry = entry.cast::<ThreadDestructor>();
     // SAFETY: duty 1; the handler by the promise of the registering caller. No reference is kept
     // while it runs.
     unsafe {
         if !(*entry).ran {
             unlink(entry);
-            let Record {
+            let HandlerRecord {
                 handler, argument, ..
             } = (*entry).record;
             handler(argument);
@@ -99,7 +99,7 @@ unsafe extern "C-unwind" fn run_entry(entry: *mut c_void) {
 ///
 /// # Safety
 /// 1. It is on that list.
-unsafe fn unlink(entry: *mut Entry) {
+unsafe fn unlink(entry: *mut ThreadDestructor) {
     // No signal handler adds another one meanwhile.
     let _shield = Shield::raise();
     // SAFETY: duty 1; entries are freed after they were taken out.
@@ -147,7 +147,7 @@ pub(super) fn is_done(images: &BTreeSet<u64>) -> bool {
     latest(images).is_none()
 }
 
-fn latest(images: &BTreeSet<u64>) -> Option<*mut Entry> {
+fn latest(images: &BTreeSet<u64>) -> Option<*mut ThreadDestructor> {
     let mut at = FIRST.get();
     while !at.is_null() {
         // SAFETY: entries of this thread are freed after they were taken out.

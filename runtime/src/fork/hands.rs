@@ -43,7 +43,7 @@ struct Queue {
 /// The threads and their queue; see the module. Threads keep it, and no session: the session's last
 /// handle may be dropped on one of them.
 #[derive(Default)]
-pub(crate) struct Hands {
+pub(crate) struct EmbedderThreads {
     queue: Mutex<Queue>,
     /// Changes with each task.
     word: AtomicU32,
@@ -52,10 +52,10 @@ pub(crate) struct Hands {
 }
 
 /// Counts a drop of states until it is over, or was given up.
-struct DropCount(Arc<Hands>);
+struct DropCount(Arc<EmbedderThreads>);
 
 impl DropCount {
-    fn new(hands: &Arc<Hands>) -> Self {
+    fn new(hands: &Arc<EmbedderThreads>) -> Self {
         // Relaxed: the queue's lock orders it before the task.
         hands.drops.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(hands))
@@ -70,7 +70,7 @@ impl Drop for DropCount {
     }
 }
 
-impl Hands {
+impl EmbedderThreads {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
     }
@@ -90,8 +90,8 @@ impl Hands {
         }
     }
 
-    /// Drops states of an embedder, on a thread of [`Hands::start`]; on the calling thread if the
-    /// session ends, when no more tasks begin.
+    /// Drops states of an embedder, on a thread of [`EmbedderThreads::start`]; on the calling
+    /// thread if the session ends, when no more tasks begin.
     pub(crate) fn drop_apart(self: &Arc<Self>, states: impl Send + 'static) {
         let counted = DropCount::new(self);
         let work = move || {
@@ -111,8 +111,9 @@ impl Hands {
         }
     }
 
-    /// Waits until the drops of [`Hands::drop_apart`] are over, at most for `limit`. Without a pass, and
-    /// not on a thread of [`Hands::start`], whose own task may be one of them.
+    /// Waits until the drops of [`EmbedderThreads::drop_apart`] are over, at most for `limit`.
+    /// Without a pass, and not on a thread of [`EmbedderThreads::start`], whose own task may be one
+    /// of them.
     pub(crate) fn wait_for_drops(&self, limit: Duration) {
         let start = Instant::now();
         loop {

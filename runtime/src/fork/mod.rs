@@ -1,7 +1,7 @@
 //! Threads of the runtime, and copies of the process while they run.
 //!
 //! Nothing here knows about sessions: an object with threads, locks or memory that a copy of the
-//! process must find whole is a [`Member`].
+//! process must find whole is a [`ForkMember`].
 //!
 //! | file | holds |
 //! |---|---|
@@ -47,7 +47,7 @@ pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
 
 /// An object that both sides of a fork find whole: a session. All methods are called by the thread
 /// that forks, or copied itself, with no other thread inside, unless they say so.
-pub(crate) trait Member: Send + Sync {
+pub(crate) trait ForkMember: Send + Sync {
     /// Begins no more compiles without waiting callers.
     fn wind_down(&self);
 
@@ -85,7 +85,7 @@ pub(crate) trait Member: Send + Sync {
 }
 
 /// The present members.
-static MEMBERS: uruk_base::locks::Mutex<Vec<Weak<dyn Member>>> =
+static MEMBERS: uruk_base::locks::Mutex<Vec<Weak<dyn ForkMember>>> =
     uruk_base::locks::Mutex::new(Vec::new());
 
 /// Called in children that are whole.
@@ -98,14 +98,14 @@ pub(crate) fn on_child(run: fn()) {
 }
 
 /// Adds a member, which is kept whole from now on. Under a pass of [`begin`].
-pub(crate) fn join(member: Weak<dyn Member>) {
+pub(crate) fn join(member: Weak<dyn ForkMember>) {
     let mut members = MEMBERS.lock();
     members.retain(|member| member.strong_count() != 0);
     members.push(member);
 }
 
 /// The present members; the list is unlocked on return.
-fn members() -> Vec<Arc<dyn Member>> {
+fn members() -> Vec<Arc<dyn ForkMember>> {
     let held = MEMBERS.lock();
     held.iter().filter_map(Weak::upgrade).collect()
 }
@@ -159,12 +159,12 @@ struct ForkState {
     _shield: Shield,
     /// Dropped after the gate is open: the program may have dropped its handles of a session meanwhile,
     /// and the end of a session waits for passes.
-    members: Vec<Arc<dyn Member>>,
+    members: Vec<Arc<dyn ForkMember>>,
     _seen: HeldMembers,
 }
 
 /// Members that were looked at while the gate's lock was held.
-type HeldMembers = Vec<Arc<dyn Member>>;
+type HeldMembers = Vec<Arc<dyn ForkMember>>;
 
 /// Repairs the guarded calls of the thread that forked, in the child.
 static REPAIR_CALLS: OnceLock<fn()> = OnceLock::new();

@@ -56,7 +56,7 @@ thread_local! {
 }
 
 /// The work and the name with which a thread begins.
-struct Start {
+struct ThreadStart {
     name: String,
     run: Box<dyn Fn() + Send>,
 }
@@ -77,7 +77,7 @@ pub(crate) fn spawn(name: String, run: impl Fn() + Send + 'static) -> Result<(),
         });
     }
     let run = Box::new(run);
-    let start = Box::new(Start {
+    let start = Box::new(ThreadStart {
         name: name.clone(),
         run,
     });
@@ -134,7 +134,7 @@ fn stack_now() -> io::Result<usize> {
 
 /// # Safety
 /// `start` is a box of the caller's, which goes to the thread if there is one.
-unsafe fn create(start: *mut Start) -> io::Result<()> {
+unsafe fn create(start: *mut ThreadStart) -> io::Result<()> {
     let stack = stack_now()?;
     let done = |code: i32| match code {
         0 => Ok(()),
@@ -177,13 +177,13 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     NAME.with(|_| ());
     let mut pass = gate::enter();
     // SAFETY: the box that `spawn` made for this thread alone.
-    let mut next = Some(unsafe { Box::from_raw(start.cast::<Start>()) });
+    let mut next = Some(unsafe { Box::from_raw(start.cast::<ThreadStart>()) });
     let mark = threads::mark_ours();
     // Release: the thread is in the list.
     threads::STARTING.fetch_sub(1, Ordering::Release);
     let bed = Bed::new();
     while let Some(start) = next.take() {
-        let Start { name, run } = *start;
+        let ThreadStart { name, run } = *start;
         take_name(name);
         drop(pass);
         live(&*run);

@@ -54,10 +54,10 @@ static PROCESS: AtomicI32 = AtomicI32::new(0);
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
 /// The threads that are not the program's. Locked by [`ours`] only.
-static OURS: Mutex<Vec<Own>> = Mutex::new(Vec::new());
+static OURS: Mutex<Vec<OwnThread>> = Mutex::new(Vec::new());
 
 /// A thread of the runtime: its kernel id, and whether it runs code of the embedder.
-type Own = (i32, Arc<AtomicBool>);
+type OwnThread = (i32, Arc<AtomicBool>);
 
 /// The number of threads of the runtime that start and are not in [`OURS`] yet.
 pub(super) static STARTING: AtomicUsize = AtomicUsize::new(0);
@@ -74,7 +74,7 @@ thread_local! {
 }
 
 /// Guard of a thread that is not one of the program's.
-pub(crate) struct Mark(i32);
+pub(crate) struct ThreadMark(i32);
 
 /// Runs code of the embedder, which may call code of the session, on any thread. A thread of the
 /// runtime counts as one of the program's meanwhile.
@@ -142,7 +142,7 @@ pub(super) fn prepare_thread() {
 }
 
 /// Marks the calling thread as not one of the program's, until the mark is dropped.
-pub(super) fn mark_ours() -> Mark {
+pub(super) fn mark_ours() -> ThreadMark {
     // SAFETY: takes nothing, cannot fail.
     let id = unsafe { libc::gettid() };
     let guest = Arc::new(AtomicBool::new(false));
@@ -153,10 +153,10 @@ pub(super) fn mark_ours() -> Mark {
     OWN.set(true);
     // On failure the thread is sampled too, which costs accuracy only.
     EXCLUDED.add(id);
-    Mark(id)
+    ThreadMark(id)
 }
 
-impl Drop for Mark {
+impl Drop for ThreadMark {
     fn drop(&mut self) {
         let _pass = gate::enter();
         EXCLUDED.remove(self.0);
@@ -175,7 +175,7 @@ pub(crate) fn is_ours() -> bool {
 /// worker starts while its program may already fork.
 struct Ours {
     // Unlocked before the pass is dropped: fields drop in this order.
-    list: MutexGuard<'static, Vec<Own>>,
+    list: MutexGuard<'static, Vec<OwnThread>>,
     _pass: Pass,
 }
 

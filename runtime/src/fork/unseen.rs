@@ -85,7 +85,7 @@ pub(super) fn prepare() {
 
 /// Keeps all other threads outside while it lives, and handlers off this thread. It is copied with
 /// the process: each side drops its own.
-pub(crate) struct Held {
+pub(crate) struct OthersExcluded {
     cover: Option<Cover>,
     closed: Option<MutexGuard<'static, GateState>>,
     _shield: Shield,
@@ -95,7 +95,7 @@ pub(crate) struct Held {
 
 /// To be held around a system call that copies the process. Holds nothing in a process that is not
 /// whole itself: it has no thread of the runtime, and its copy is in the same state.
-pub(crate) fn hold() -> Held {
+pub(crate) fn hold() -> OthersExcluded {
     let shield = Shield::raise();
     let held = (!is_unseen()).then(close);
     if held.is_some() {
@@ -105,7 +105,7 @@ pub(crate) fn hold() -> Held {
         Some((closed, cover, seen)) => (Some(closed), Some(cover), seen),
         None => (None, None, Vec::new()),
     };
-    Held {
+    OthersExcluded {
         cover,
         closed,
         _shield: shield,
@@ -113,7 +113,7 @@ pub(crate) fn hold() -> Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for OthersExcluded {
     fn drop(&mut self) {
         drop(self.cover.take());
         drop(self.closed.take());

@@ -54,16 +54,16 @@ static PLACES: Mutex<[usize; MOST]> = Mutex::new([0; MOST]);
 
 /// The registration of a session's handler, until dropped.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct HandlerRegistration {
     place: usize,
 }
 
-impl Asked {
+impl HandlerRegistration {
     /// Registers `handler`.
     ///
     /// # Errors
     /// [`Error::ManyFaultHandlers`].
-    pub(crate) fn new(handler: FaultHandler) -> Result<Asked, Error> {
+    pub(crate) fn new(handler: FaultHandler) -> Result<HandlerRegistration, Error> {
         let word = handler as usize;
         let mut counts = PLACES.lock();
         let of = |wanted| {
@@ -76,11 +76,11 @@ impl Asked {
         HANDLERS[place].store(word, Ordering::Release);
         drop(counts);
         crate::guarded::fault::set();
-        Ok(Asked { place })
+        Ok(HandlerRegistration { place })
     }
 }
 
-impl Drop for Asked {
+impl Drop for HandlerRegistration {
     fn drop(&mut self) {
         let mut counts = PLACES.lock();
         counts[self.place] -= 1;

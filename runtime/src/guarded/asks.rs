@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The set of calls that must end.
 #[derive(Debug, Default)]
-pub(crate) struct Asks {
+pub(crate) struct EndRequests {
     first: AtomicPtr<Ask>,
     /// Counts requests, so that the thread that sets the timer sees those that came meanwhile.
     count: AtomicU64,
@@ -25,7 +25,7 @@ struct Ask {
     next: *mut Ask,
 }
 
-impl Asks {
+impl EndRequests {
     fn places(&self) -> impl Iterator<Item = &AtomicU64> {
         // SAFETY: places stay as long as the list.
         let first = unsafe { self.first.load(Ordering::Acquire).as_ref() };
@@ -80,7 +80,7 @@ impl Asks {
     }
 }
 
-impl Drop for Asks {
+impl Drop for EndRequests {
     fn drop(&mut self) {
         let mut ask = self.first.swap(ptr::null_mut(), Ordering::Acquire);
         while !ask.is_null() {
@@ -93,11 +93,11 @@ impl Drop for Asks {
 
 #[cfg(test)]
 mod tests {
-    use super::Asks;
+    use super::EndRequests;
 
     #[test]
     fn as_many_as_are_asked_for_and_places_are_used_again() {
-        let asks = Asks::default();
+        let asks = EndRequests::default();
         for round in 0..3 {
             let serials = round * 10 + 1..round * 10 + 6;
             serials.clone().for_each(|serial| asks.add(serial));

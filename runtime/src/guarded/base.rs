@@ -77,7 +77,7 @@ pub(crate) fn note() {
 
 /// A frame: the address where it continues, and its stack pointer then.
 #[derive(Clone, Copy, Default)]
-struct Frame {
+struct WalkedFrame {
     pc: u64,
     stack: u64,
 }
@@ -85,7 +85,7 @@ struct Frame {
 /// The outermost frames of a walk, the last one at `met - 1`.
 #[derive(Default)]
 struct Outermost {
-    frames: [Frame; Outermost::KEPT],
+    frames: [WalkedFrame; Outermost::KEPT],
     met: usize,
 }
 
@@ -112,7 +112,7 @@ extern "C" fn look(context: *mut c_void, data: *mut c_void) -> c_int {
     let outermost = unsafe { &mut *data.cast::<Outermost>() };
     // SAFETY: likewise.
     let (pc, stack) = unsafe { (_Unwind_GetIP(context), _Unwind_GetCFA(context)) };
-    outermost.frames[outermost.met % Outermost::KEPT] = Frame { pc, stack };
+    outermost.frames[outermost.met % Outermost::KEPT] = WalkedFrame { pc, stack };
     outermost.met += 1;
     if outermost.met == MOST { END } else { GO_ON }
 }
@@ -142,7 +142,7 @@ fn find() -> Option<Base> {
 }
 
 /// Whether a frame is of the library in which threads begin. Before glibc 2.34 there were two.
-fn is_of_the_c_library(frame: Frame) -> bool {
+fn is_of_the_c_library(frame: WalkedFrame) -> bool {
     static LIBRARIES: OnceLock<[Option<usize>; 2]> = OnceLock::new();
     let libraries = LIBRARIES.get_or_init(|| {
         [c"gnu_get_libc_version", c"pthread_key_create"].map(|name: &CStr| {

@@ -117,12 +117,12 @@ fn mended(address: u64, error: u64, instruction: u64) -> bool {
 
 /// The previous handlers, by place in [`SIGNALS`]. Written before the runtime's are set, and not
 /// after.
-struct Before(std::cell::UnsafeCell<[MaybeUninit<libc::sigaction>; SIGNALS.len()]>);
+struct PreviousHandlers(std::cell::UnsafeCell<[MaybeUninit<libc::sigaction>; SIGNALS.len()]>);
 
 // SAFETY: written once, under `Once`, before the handlers that read it can run.
-unsafe impl Sync for Before {}
+unsafe impl Sync for PreviousHandlers {}
 
-static BEFORE: Before = Before(std::cell::UnsafeCell::new(
+static BEFORE: PreviousHandlers = PreviousHandlers(std::cell::UnsafeCell::new(
     [const { MaybeUninit::uninit() }; SIGNALS.len()],
 ));
 
@@ -327,7 +327,7 @@ pub(super) fn is_called_by(stack: u64) -> bool {
 const GO_ON: c_int = 0;
 const END: c_int = 4;
 
-struct Walk<'a> {
+struct FrameWalk<'a> {
     addresses: &'a mut Addresses,
     /// The first frame; `None`: the first frame of JIT'd code.
     from: Option<u64>,
@@ -348,14 +348,14 @@ pub(super) enum Reached {
 }
 
 fn note_frames(addresses: &mut Addresses, from: Option<u64>, stack: u64) -> Reached {
-    let mut walk = Walk {
+    let mut walk = FrameWalk {
         reached: Reached::Unknown,
         addresses,
         from,
         begun: false,
         stack,
     };
-    // SAFETY: `step` gets a `Walk`. It may run in a handler: the thread was in JIT'd code, and
+    // SAFETY: `step` gets a `FrameWalk`. It may run in a handler: the thread was in JIT'd code, and
     // holds no lock of the unwinder.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
     walk.reached
@@ -364,7 +364,7 @@ fn note_frames(addresses: &mut Addresses, from: Option<u64>, stack: u64) -> Reac
 extern "C" fn step(context: *mut c_void, data: *mut c_void) -> c_int {
     // SAFETY: the unwinder's own, and `note_frames`'s.
     let (walk, pc, frame) = unsafe {
-        let walk = &mut *data.cast::<Walk<'_>>();
+        let walk = &mut *data.cast::<FrameWalk<'_>>();
         (walk, _Unwind_GetIP(context), _Unwind_GetCFA(context))
     };
     if !walk.begun {

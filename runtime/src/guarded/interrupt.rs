@@ -38,7 +38,7 @@ use uruk_stubs::landing_address;
 
 use crate::error::trap::TrapKind;
 use crate::fork::gate;
-use crate::guarded::asks::Asks;
+use crate::guarded::asks::EndRequests;
 use crate::guarded::backtrace::Addresses;
 use crate::guarded::chain::{self, from};
 use crate::guarded::ends;
@@ -64,7 +64,7 @@ const ELSEWHERE_NS: u64 = 10_000_000;
 #[derive(Debug, Default)]
 struct Thread {
     current: AtomicU64,
-    asks: Asks,
+    asks: EndRequests,
     /// Whether code of the innermost guarded call counts fuel.
     looks: AtomicBool,
     timer: Mutex<Timer>,

@@ -98,10 +98,10 @@ pub(super) unsafe extern "C" fn guest_dlsym(
 }
 
 /// A name and its start address.
-type Named = (&'static CStr, u64);
+type NamedAddress = (&'static CStr, u64);
 
 /// The answer of `dladdr` for an address of the program: its base, and the name if there is one.
-fn describe(symbols: &dyn Symbols, address: u64) -> Option<(u64, Option<Named>)> {
+fn describe(symbols: &dyn Symbols, address: u64) -> Option<(u64, Option<NamedAddress>)> {
     let function = {
         let _busy = gate::enter();
         symbols.function_at(address)

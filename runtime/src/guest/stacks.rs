@@ -22,7 +22,7 @@ const NOTE: &str = ".note.GNU-stack";
 
 /// The kinds of request for executable stacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Asks {
+enum StackRequest {
     /// A file with trampolines, or with the flag.
     Needs(String),
     /// A file without the section.
@@ -36,8 +36,8 @@ enum Asks {
 pub(crate) fn prepare(image: &Image) -> Result<(), Error> {
     let (file, needed) = match asked_by(image) {
         None => return Ok(()),
-        Some(Asks::Needs(file)) => (file, true),
-        Some(Asks::Silent(file)) => (file, false),
+        Some(StackRequest::Needs(file)) => (file, true),
+        Some(StackRequest::Silent(file)) => (file, false),
     };
     match make_executable(&file) {
         Err(cause) if !needed => warn!(%cause, "no file says that code runs on the stack"),
@@ -57,21 +57,23 @@ pub(crate) fn make_executable(file: &str) -> Result<(), Error> {
     })
 }
 
-fn asked_by(image: &Image) -> Option<Asks> {
+fn asked_by(image: &Image) -> Option<StackRequest> {
     let trampolines = |name: &str| name.starts_with("llvm.init.trampoline");
     let module = image.modules.iter().find(|(_, module)| {
         let symbols = &module.readers.summary().symbols;
         symbols.iter().any(|symbol| trampolines(&symbol.name))
     });
     if let Some((_, module)) = module {
-        return Some(Asks::Needs(module.readers.bitcode().name().to_owned()));
+        return Some(StackRequest::Needs(
+            module.readers.bitcode().name().to_owned(),
+        ));
     }
     let mut silent = None;
     for (name, bytes) in &image.objects {
         match of_object(bytes) {
-            Some(true) => return Some(Asks::Needs(name.clone())),
+            Some(true) => return Some(StackRequest::Needs(name.clone())),
             Some(false) => {}
-            None => silent = silent.or_else(|| Some(Asks::Silent(name.clone()))),
+            None => silent = silent.or_else(|| Some(StackRequest::Silent(name.clone()))),
         }
     }
     silent

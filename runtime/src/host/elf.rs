@@ -1,5 +1,5 @@
-//! Numbers of the ELF specification for reading the dynamic loader's tables, in the types of its
-//! fields.
+//! The symbol and the numbers of the ELF specification for reading the dynamic loader's tables, in
+//! the types of its fields.
 
 pub(crate) const DT_NEEDED: u64 = 1;
 pub(super) const DT_PLTRELSZ: u64 = 2;
@@ -36,3 +36,17 @@ pub(super) const STT_TLS: u8 = 6;
 pub(super) const STT_GNU_IFUNC: u8 = 10;
 
 pub(super) const STV_PROTECTED: u8 = 3;
+
+/// `Elf64_Sym`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ElfSymbol {
+    pub(super) name: u32,
+    pub(super) info: u8,
+    pub(super) other: u8,
+    pub(super) section: u16,
+    pub(super) value: u64,
+    pub(super) size: u64,
+}
+
+const _: () = assert!(size_of::<ElfSymbol>() == 24);

@@ -19,8 +19,9 @@ use std::ffi::{CStr, CString, c_char, c_void};
 use std::mem::MaybeUninit;
 
 use crate::host::elf::{
-    DT_GNU_HASH, DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_VERSYM, SHN_ABS, SHN_UNDEF, STB_GLOBAL,
-    STB_GNU_UNIQUE, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, STT_OBJECT, STT_TLS,
+    DT_GNU_HASH, DT_NEEDED, DT_STRTAB, DT_SYMTAB, DT_VERSYM, ElfSymbol, SHN_ABS, SHN_UNDEF,
+    STB_GLOBAL, STB_GNU_UNIQUE, STB_WEAK, STT_COMMON, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE,
+    STT_OBJECT, STT_TLS,
 };
 
 /// A library and its dependences, in the order of a search. They stay loaded.
@@ -38,7 +39,7 @@ pub(crate) enum Export {
 
 /// A variable that a library exports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Variable {
+pub(crate) struct ExportedVariable {
     pub(crate) address: u64,
     /// The largest size of its names.
     pub(crate) size: u64,
@@ -50,7 +51,7 @@ pub(crate) struct Variable {
 #[derive(Debug)]
 struct Exports {
     base: u64,
-    symbols: *const Symbol,
+    symbols: *const ElfSymbol,
     strings: *const c_char,
     /// Null if there are no versions.
     versions: *const u16,
@@ -74,20 +75,6 @@ struct Hash {
 unsafe impl Send for Exports {}
 // SAFETY: as above.
 unsafe impl Sync for Exports {}
-
-/// `Elf64_Sym`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-const _: () = assert!(size_of::<Symbol>() == 24);
 
 /// The public half of the loader's `struct link_map`.
 #[repr(C)]
@@ -130,7 +117,7 @@ impl Scope {
     }
 
     /// The variable `name`, by the first library that exports the name.
-    pub(crate) fn variable(&self, name: &CStr) -> Option<Variable> {
+    pub(crate) fn variable(&self, name: &CStr) -> Option<ExportedVariable> {
         let hash = hash(name);
         let found = |library: &&Exports| library.lookup(name, hash).is_some();
         self.0.iter().find(found)?.variable(name, hash)
@@ -227,7 +214,7 @@ impl Exports {
         let strings = strings as *const c_char;
         let exports = Exports {
             base: map.base,
-            symbols: symbols as *const Symbol,
+            symbols: symbols as *const ElfSymbol,
             strings,
             versions: versions as *const u16,
             // SAFETY: duty 1.
@@ -243,7 +230,7 @@ impl Exports {
     }
 
     /// The symbol of `name`, if the library exports it under its default version.
-    fn lookup(&self, name: &CStr, hash: u32) -> Option<Symbol> {
+    fn lookup(&self, name: &CStr, hash: u32) -> Option<ElfSymbol> {
         let mut candidate = self.hash.first_of(hash);
         while let Some((index, value, last)) = candidate {
             if (value ^ hash) >> 1 == 0
@@ -258,7 +245,7 @@ impl Exports {
     }
 
     /// Symbol `index`, if it is exported, and whether its version is the default one.
-    fn symbol(&self, index: u32) -> Option<(Symbol, bool)> {
+    fn symbol(&self, index: u32) -> Option<(ElfSymbol, bool)> {
         // SAFETY: an index of the hash table is one of the symbol table, and of that of
         // versions.
         let (symbol, version) = unsafe {
@@ -273,18 +260,18 @@ impl Exports {
         defined.then_some((symbol, version & 0x8000 == 0))
     }
 
-    fn name(&self, symbol: Symbol) -> &CStr {
+    fn name(&self, symbol: ElfSymbol) -> &CStr {
         // SAFETY: a name is an offset into the strings.
         unsafe { CStr::from_ptr(self.strings.add(symbol.name as usize)) }
     }
 
     /// The variable of a name, with all names that the library has for it.
-    fn variable(&self, name: &CStr, hash: u32) -> Option<Variable> {
-        let is_variable = |symbol: &Symbol| {
+    fn variable(&self, name: &CStr, hash: u32) -> Option<ExportedVariable> {
+        let is_variable = |symbol: &ElfSymbol| {
             matches!(symbol.info & 15, STT_OBJECT | STT_COMMON) && symbol.section != SHN_ABS
         };
         let symbol = self.lookup(name, hash).filter(is_variable)?;
-        let mut found = Variable {
+        let mut found = ExportedVariable {
             address: self.base + symbol.value,
             size: symbol.size,
             names: Vec::new(),
@@ -312,7 +299,7 @@ impl Exports {
     }
 
     /// The kind of a symbol.
-    fn export(&self, symbol: Symbol) -> Option<Export> {
+    fn export(&self, symbol: ElfSymbol) -> Option<Export> {
         let (binding, kind) = (symbol.info >> 4, symbol.info & 15);
         match (binding, kind) {
             (STB_GNU_UNIQUE, _) | (STB_GLOBAL | STB_WEAK, STT_TLS) => Some(Export::AskLoader),

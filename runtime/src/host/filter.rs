@@ -113,7 +113,7 @@ impl Answers {
     }
 
     /// Adds an action. An unknown one ends the process, as in the kernel.
-    fn add(&mut self, action: Value) {
+    fn add(&mut self, action: KnownValue) {
         match action.map(|action| action & libc::SECCOMP_RET_ACTION_FULL) {
             Some(libc::SECCOMP_RET_ALLOW | libc::SECCOMP_RET_LOG) => self.allows = true,
             // An error, unless another process traces this one.
@@ -124,25 +124,25 @@ impl Answers {
 }
 
 /// A value, if it is known.
-type Value = Option<u32>;
+type KnownValue = Option<u32>;
 
 /// Values that are known at an instruction.
 #[derive(Clone, Copy)]
-struct Known {
-    a: Value,
-    x: Value,
-    memory: [Value; 16],
+struct KnownValues {
+    a: KnownValue,
+    x: KnownValue,
+    memory: [KnownValue; 16],
 }
 
-impl Known {
+impl KnownValues {
     /// Keeps the values that are equal on both joining paths.
-    fn meet(self, other: Known) -> Known {
-        let meet = |one: Value, other: Value| one.filter(|_| one == other);
+    fn meet(self, other: KnownValues) -> KnownValues {
+        let meet = |one: KnownValue, other: KnownValue| one.filter(|_| one == other);
         let mut memory = self.memory;
         for (one, other) in memory.iter_mut().zip(other.memory) {
             *one = meet(*one, other);
         }
-        Known {
+        KnownValues {
             a: meet(self.a, other.a),
             x: meet(self.x, other.x),
             memory,
@@ -151,9 +151,9 @@ impl Known {
 }
 
 /// The outcome of an instruction.
-enum Step {
+enum InstructionOutcome {
     Next,
-    Return(Value),
+    Return(KnownValue),
     /// Jumps by these distances behind the next instruction.
     Jump(u32),
     Either(u32, u32),
@@ -163,12 +163,12 @@ enum Step {
 
 fn answers(program: &[Instruction], call: u32) -> Answers {
     let mut answers = Answers::default();
-    let start = Known {
+    let start = KnownValues {
         a: Some(0),
         x: Some(0),
         memory: [Some(0); 16],
     };
-    let mut at: Vec<Option<Known>> = vec![None; program.len()];
+    let mut at: Vec<Option<KnownValues>> = vec![None; program.len()];
     if let Some(first) = at.first_mut() {
         *first = Some(start);
     }
@@ -177,14 +177,14 @@ fn answers(program: &[Instruction], call: u32) -> Answers {
             continue;
         };
         let targets = match step(*instruction, &mut known, call) {
-            Step::Return(action) => {
+            InstructionOutcome::Return(action) => {
                 answers.add(action);
                 continue;
             }
-            Step::Refused => return Answers::default(),
-            Step::Next => [Some(0), None],
-            Step::Jump(distance) => [Some(distance), None],
-            Step::Either(one, other) => [Some(one), Some(other)],
+            InstructionOutcome::Refused => return Answers::default(),
+            InstructionOutcome::Next => [Some(0), None],
+            InstructionOutcome::Jump(distance) => [Some(distance), None],
+            InstructionOutcome::Either(one, other) => [Some(one), Some(other)],
         };
         for distance in targets.into_iter().flatten() {
             let target = at.get_mut(index + 1 + distance as usize);
@@ -197,7 +197,7 @@ fn answers(program: &[Instruction], call: u32) -> Answers {
 }
 
 /// Executes one instruction.
-fn step(instruction: Instruction, known: &mut Known, call: u32) -> Step {
+fn step(instruction: Instruction, known: &mut KnownValues, call: u32) -> InstructionOutcome {
     let Instruction { code, k, .. } = instruction;
     let code = u32::from(code);
     let cell = known.memory.get_mut(k as usize);
@@ -212,73 +212,73 @@ fn step(instruction: Instruction, known: &mut Known, call: u32) -> Step {
                     4 => Some(ARCHITECTURE),
                     _ => None,
                 },
-                _ => return Step::Refused,
+                _ => return InstructionOutcome::Refused,
             };
             match code & 7 {
                 libc::BPF_LD => known.a = loaded,
                 _ => known.x = loaded,
             }
-            Step::Next
+            InstructionOutcome::Next
         }
         libc::BPF_ST | libc::BPF_STX => match cell {
             Some(cell) if code & 7 == libc::BPF_ST => {
                 *cell = known.a;
-                Step::Next
+                InstructionOutcome::Next
             }
             Some(cell) => {
                 *cell = known.x;
-                Step::Next
+                InstructionOutcome::Next
             }
-            None => Step::Refused,
+            None => InstructionOutcome::Refused,
         },
         libc::BPF_ALU => {
             let operand = operand(code, k, known);
             known.a = compute(code & 0xf0, known.a, operand);
-            Step::Next
+            InstructionOutcome::Next
         }
         libc::BPF_JMP => jump(instruction, known),
-        libc::BPF_RET if code & 0x18 == libc::BPF_A => Step::Return(known.a),
-        libc::BPF_RET => Step::Return(Some(k)),
+        libc::BPF_RET if code & 0x18 == libc::BPF_A => InstructionOutcome::Return(known.a),
+        libc::BPF_RET => InstructionOutcome::Return(Some(k)),
         _ => {
             match code & 0xf8 == libc::BPF_TXA {
                 true => known.a = known.x,
                 false => known.x = known.a,
             }
-            Step::Next
+            InstructionOutcome::Next
         }
     }
 }
 
 /// The second operand.
-fn operand(code: u32, k: u32, known: &Known) -> Value {
+fn operand(code: u32, k: u32, known: &KnownValues) -> KnownValue {
     match code & libc::BPF_X {
         0 => Some(k),
         _ => known.x,
     }
 }
 
-fn jump(instruction: Instruction, known: &Known) -> Step {
+fn jump(instruction: Instruction, known: &KnownValues) -> InstructionOutcome {
     let Instruction {
         on_true, on_false, ..
     } = instruction;
     let (code, k) = (u32::from(instruction.code), instruction.k);
     let (yes, no) = (u32::from(on_true), u32::from(on_false));
     let decide: fn(u32, u32) -> bool = match code & 0xf0 {
-        libc::BPF_JA => return Step::Jump(k),
+        libc::BPF_JA => return InstructionOutcome::Jump(k),
         libc::BPF_JEQ => |a, b| a == b,
         libc::BPF_JGT => |a, b| a > b,
         libc::BPF_JGE => |a, b| a >= b,
         libc::BPF_JSET => |a, b| a & b != 0,
-        _ => return Step::Refused,
+        _ => return InstructionOutcome::Refused,
     };
     match (known.a, operand(code, k, known)) {
-        (Some(a), Some(b)) if decide(a, b) => Step::Jump(yes),
-        (Some(_), Some(_)) => Step::Jump(no),
-        _ => Step::Either(yes, no),
+        (Some(a), Some(b)) if decide(a, b) => InstructionOutcome::Jump(yes),
+        (Some(_), Some(_)) => InstructionOutcome::Jump(no),
+        _ => InstructionOutcome::Either(yes, no),
     }
 }
 
-fn compute(operation: u32, a: Value, b: Value) -> Value {
+fn compute(operation: u32, a: KnownValue, b: KnownValue) -> KnownValue {
     let a = a?;
     if operation == libc::BPF_NEG {
         return Some(a.wrapping_neg());

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Looked up once: `dlsym` takes the dynamic loader's lock, under which constructors of libraries
 /// call this, and must not be called in a signal handler. Relaxed: all callers find the same
 /// address.
-pub(crate) struct Library(&'static CStr, AtomicUsize);
+pub(crate) struct NextDefinition(&'static CStr, AtomicUsize);
 
-impl Library {
+impl NextDefinition {
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self(name, AtomicUsize::new(0))
     }

@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 use uruk_base::locks::Mutex;
 use uruk_heap::{Pool, Sealed};
 
-use super::library::Library;
+use super::library::NextDefinition;
 use super::tls;
 use crate::fork::gate;
 use crate::host::loaded::{self, Loaded};
@@ -40,7 +40,7 @@ use crate::host::mapping::Mapping;
 
 mod variables;
 
-pub(crate) use variables::{Variables, place_of};
+pub(crate) use variables::{VariableRanges, place_of};
 
 const NAME: &CStr = c"dl_iterate_phdr";
 
@@ -60,33 +60,33 @@ struct Node {
     base: u64,
     name: CString,
     headers: Box<[libc::Elf64_Phdr]>,
-    variables: Variables,
-    tls: Option<tls::Place>,
+    variables: VariableRanges,
+    tls: Option<tls::TemplatePlace>,
 }
 
 /// The remains of a removed image, kept until no reader can see them.
-struct Gone {
+struct RemovedImage {
     _node: Box<Node>,
     data: Vec<Sealed>,
-    _thread_locals: Option<tls::Owned>,
+    _thread_locals: Option<tls::OwnedSlot>,
     _apart: Arc<[Mapping]>,
 }
 
-struct State {
+struct ListState {
     last: *mut Node,
-    gone: Vec<Gone>,
+    gone: Vec<RemovedImage>,
 }
 
 // SAFETY: nodes are written under the lock around the state.
-unsafe impl Send for State {}
+unsafe impl Send for ListState {}
 // SAFETY: a node is owned by its holder; the memory it refers to is the process's.
-unsafe impl Send for Gone {}
+unsafe impl Send for RemovedImage {}
 
 static HEAD: AtomicPtr<Node> = AtomicPtr::new(null_mut());
 static READERS: AtomicUsize = AtomicUsize::new(0);
 static ADDED: AtomicU64 = AtomicU64::new(0);
 static REMOVED: AtomicU64 = AtomicU64::new(0);
-static STATE: Mutex<State> = Mutex::new(State {
+static STATE: Mutex<ListState> = Mutex::new(ListState {
     last: null_mut(),
     gone: Vec::new(),
 });
@@ -95,16 +95,16 @@ static STATE: Mutex<State> = Mutex::new(State {
 static HIDDEN: OnceLock<Vec<u64>> = OnceLock::new();
 
 /// The parts of an image.
-pub(crate) struct Shape<'a> {
+pub(crate) struct ImageShape<'a> {
     /// Its data, in any order; code in it is skipped.
     pub(crate) memory: &'a [Sealed],
     /// Bytes of its zero-initialized variables, at the end.
     pub(crate) zeros: usize,
     /// Variables in separate mappings.
     pub(crate) apart: &'a [Mapping],
-    pub(crate) thread_locals: Option<tls::Place>,
+    pub(crate) thread_locals: Option<tls::TemplatePlace>,
     /// The exported variables.
-    pub(crate) variables: Variables,
+    pub(crate) variables: VariableRanges,
     /// Whether it is the program's executable.
     pub(crate) main: bool,
 }
@@ -114,7 +114,7 @@ pub(crate) struct Shape<'a> {
 pub(crate) struct Listed {
     node: *mut Node,
     data: Vec<Sealed>,
-    thread_locals: Option<tls::Owned>,
+    thread_locals: Option<tls::OwnedSlot>,
     apart: Arc<[Mapping]>,
 }
 
@@ -125,7 +125,7 @@ unsafe impl Sync for Listed {}
 
 impl Listed {
     /// Lists an image whose data is written; `None` if it has none. Under a pass.
-    pub(crate) fn new(name: &str, shape: Shape<'_>) -> Option<Listed> {
+    pub(crate) fn new(name: &str, shape: ImageShape<'_>) -> Option<Listed> {
         let base = shape.memory.iter().filter(|one| one.pool() != Pool::Code);
         let apart = shape.apart.iter().map(|it| it.range().start);
         let base = base.map(Sealed::address).chain(apart).min();
@@ -166,7 +166,7 @@ impl Listed {
     pub(crate) unsafe fn end(
         mut self,
         data: Vec<Sealed>,
-        thread_locals: Option<tls::Owned>,
+        thread_locals: Option<tls::OwnedSlot>,
         apart: Arc<[Mapping]>,
     ) {
         (self.data, self.thread_locals, self.apart) = (data, thread_locals, apart);
@@ -196,7 +196,7 @@ impl Drop for Listed {
             None => state.last = node.previous,
         }
         REMOVED.fetch_add(1, Ordering::Relaxed);
-        state.gone.push(Gone {
+        state.gone.push(RemovedImage {
             _node: node,
             data: std::mem::take(&mut self.data),
             _thread_locals: self.thread_locals.take(),
@@ -221,7 +221,7 @@ impl Drop for Listed {
 
 const PAGE: u64 = 4096;
 
-fn headers(base: u64, shape: &Shape<'_>) -> Box<[libc::Elf64_Phdr]> {
+fn headers(base: u64, shape: &ImageShape<'_>) -> Box<[libc::Elf64_Phdr]> {
     let header = |kind: u32, flags: u32, address: u64, [file, memory, align]: [u64; 3]| {
         let offset = address.wrapping_sub(base);
         libc::Elf64_Phdr {
@@ -285,14 +285,14 @@ struct Round {
 }
 
 /// The C library's function, also where its words are overwritten.
-static REAL: Library = Library::new(NAME);
+static REAL: NextDefinition = NextDefinition::new(NAME);
 
-type Function = unsafe extern "C-unwind" fn(Callback, *mut c_void) -> c_int;
+type ListFunction = unsafe extern "C-unwind" fn(Callback, *mut c_void) -> c_int;
 
-fn real() -> Option<Function> {
+fn real() -> Option<ListFunction> {
     let function = REAL.address();
     // SAFETY: zero, or the C library's function of that name.
-    unsafe { std::mem::transmute::<usize, Option<Function>>(function) }
+    unsafe { std::mem::transmute::<usize, Option<ListFunction>>(function) }
 }
 
 /// `dl_iterate_phdr` including the listed images. Takes no lock but the loader's, and allocates
@@ -405,7 +405,7 @@ pub(crate) fn hide(bases: Vec<u64>) {
 
 /// The words of a library to overwrite: those of the list, and if there are any, its words for
 /// `__tls_get_addr`, for thread-locals that the list shows.
-pub(crate) struct Words {
+pub(crate) struct OverwrittenWords {
     /// An unwinder, which searches frames of the runtime, too, or LLVM, which is the runtime's.
     left: bool,
     /// Its words for thread-locals are used by this code to call the C library.
@@ -414,10 +414,10 @@ pub(crate) struct Words {
     found: Vec<(&'static CStr, u64)>,
 }
 
-impl Words {
-    pub(crate) fn of(library: &Loaded) -> Words {
+impl OverwrittenWords {
+    pub(crate) fn of(library: &Loaded) -> OverwrittenWords {
         let left = ["libgcc_s.", "libunwind", "libLLVM"];
-        Words {
+        OverwrittenWords {
             left: left.iter().any(|start| library.name().starts_with(start)),
             own: library.holds(write_words as *const () as u64),
             lists: false,
@@ -439,7 +439,7 @@ impl Words {
     pub(crate) fn values(self) -> impl Iterator<Item = (&'static CStr, u64, u64)> {
         let found = self.found.into_iter().filter(move |_| self.lists);
         found.map(|(name, address)| match name == NAME {
-            true => (name, address, iterate as Function as usize as u64),
+            true => (name, address, iterate as ListFunction as usize as u64),
             false => (name, address, tls::tls_get_addr as *const () as u64),
         })
     }
@@ -474,7 +474,7 @@ pub(crate) fn attend() {
 fn write_words() {
     let (loaded, _) = loaded::all();
     for library in &loaded {
-        let mut words = Words::of(library);
+        let mut words = OverwrittenWords::of(library);
         // SAFETY: nothing is unloaded meanwhile.
         unsafe { library.each_word(|word| words.note(&word)) };
         let values: Vec<_> = words.values().map(|(_, at, value)| (at, value)).collect();

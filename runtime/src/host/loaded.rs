@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::host::elf::{
     DF_SYMBOLIC, DT_FLAGS, DT_JMPREL, DT_NEEDED, DT_PLTRELSZ, DT_RELA, DT_RELASZ, DT_SONAME,
-    DT_STRTAB, DT_SYMBOLIC, DT_SYMTAB, R_64, R_GLOB_DAT, R_JUMP_SLOT, SHN_UNDEF, STB_GNU_UNIQUE,
-    STB_LOCAL, STT_TLS, STV_PROTECTED,
+    DT_STRTAB, DT_SYMBOLIC, DT_SYMTAB, ElfSymbol, R_64, R_GLOB_DAT, R_JUMP_SLOT, SHN_UNDEF,
+    STB_GNU_UNIQUE, STB_LOCAL, STT_TLS, STV_PROTECTED,
 };
 
 /// `Elf64_Rela`.
@@ -26,19 +26,7 @@ struct Relocation {
     addend: i64,
 }
 
-/// `Elf64_Sym`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Symbol {
-    name: u32,
-    info: u8,
-    other: u8,
-    section: u16,
-    value: u64,
-    size: u64,
-}
-
-const _: () = assert!(size_of::<Relocation>() == 24 && size_of::<Symbol>() == 24);
+const _: () = assert!(size_of::<Relocation>() == 24);
 
 /// An executable or a library, as of the time of the search.
 pub(crate) struct Loaded {
@@ -250,7 +238,7 @@ impl Loaded {
             return None;
         }
         // SAFETY: duty 1: an index of the table.
-        let symbol = unsafe { *(self.symbols as *const Symbol).add(index as usize) };
+        let symbol = unsafe { *(self.symbols as *const ElfSymbol).add(index as usize) };
         let (binding, own) = (symbol.info >> 4, symbol.section != SHN_UNDEF);
         let to_itself = own && (self.symbolic || symbol.other & 3 == STV_PROTECTED);
         if binding == STB_LOCAL || symbol.info & 15 == STT_TLS || to_itself {

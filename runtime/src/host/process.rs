@@ -13,7 +13,7 @@ use uruk_base::locks::Mutex;
 
 use crate::error::Error;
 use crate::host::executable::Executable;
-use crate::host::exports::{Export, Scope, Variable, ask_loader, dynamic_of};
+use crate::host::exports::{Export, ExportedVariable, Scope, ask_loader, dynamic_of};
 use crate::host::tls::{offset_of, thread_pointer};
 
 /// Libraries a compiler driver links by default for C, C++ and Rust programs.
@@ -30,12 +30,12 @@ pub(crate) struct Process {
     libraries: Vec<Library>,
     /// Thread-locals that were found: a module that needs one is checked when it is added, so that
     /// its compiles need not call the loader.
-    thread_locals: Mutex<HashMap<Box<str>, ThreadLocal>>,
+    thread_locals: Mutex<HashMap<Box<str>, LibraryThreadLocal>>,
 }
 
 /// The place of a library's thread-local variable.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ThreadLocal {
+pub(crate) struct LibraryThreadLocal {
     /// The pair for `__tls_get_addr`.
     pub(crate) module: u64,
     pub(crate) offset: u64,
@@ -164,7 +164,7 @@ impl Process {
     }
 
     /// The variable `name`, if a library exports it.
-    pub(crate) fn variable(&self, name: &str) -> Option<Variable> {
+    pub(crate) fn variable(&self, name: &str) -> Option<ExportedVariable> {
         let name = CString::new(name).ok()?;
         let scopes = self
             .libraries
@@ -194,7 +194,7 @@ impl Process {
     }
 
     /// The place of a library's thread-local variable.
-    pub(crate) fn find_tls(&self, name: &str) -> Option<ThreadLocal> {
+    pub(crate) fn find_tls(&self, name: &str) -> Option<LibraryThreadLocal> {
         let known = || self.thread_locals.lock();
         if let Some(&found) = known().get(name) {
             return Some(found);
@@ -216,7 +216,7 @@ impl Process {
         let fixed = libraries.any(|it| it.has_thread_local(&plain));
         let fixed = fixed.then(|| offset_of(&plain)).flatten();
         let fixed = fixed.filter(|fixed| address as i64 == thread_pointer() + fixed);
-        let found = ThreadLocal {
+        let found = LibraryThreadLocal {
             module,
             offset,
             fixed,

@@ -6,38 +6,40 @@
 //!
 //! JIT'd code is linked with them. Native code reaches them where the process finds them before the
 //! C library's: in a library that is loaded first, which exports them under those names
-//! ([`crate::interposed`]). So the C library's own are looked up by [`Library`], not by name.
+//! ([`crate::interposed`]). So the C library's own are looked up by [`NextDefinition`], not by
+//! name.
 
 use std::arch::{asm, naked_asm};
 use std::ffi::{c_int, c_long, c_void};
 use std::mem::{ManuallyDrop, size_of_val};
 
-use super::library::Library;
+use super::library::NextDefinition;
 use super::sandbox;
 use crate::fork::threads;
-use crate::fork::unseen::{self, Held};
+use crate::fork::unseen::{self, OthersExcluded};
 
-static FORK: Library = Library::new(c"_Fork");
-static CLONE: Library = Library::new(c"clone");
+static FORK: NextDefinition = NextDefinition::new(c"_Fork");
+static CLONE: NextDefinition = NextDefinition::new(c"clone");
 
-/// Looks the functions up by [`Library`] in advance, before the program runs, when no lock matters.
+/// Looks the functions up by [`NextDefinition`] in advance, before the program runs, when no lock
+/// matters.
 pub(crate) fn prepare() {
     FORK.address();
     CLONE.address();
 }
 
-type Run = extern "C-unwind" fn(*mut c_void) -> c_int;
+type ChildFunction = extern "C-unwind" fn(*mut c_void) -> c_int;
 
 /// The start data of [`guest_clone`]'s child, on its own copy of the parent's stack.
-struct Start {
-    run: Run,
+struct ChildStart {
+    run: ChildFunction,
     argument: *mut c_void,
-    held: ManuallyDrop<Held>,
+    held: ManuallyDrop<OthersExcluded>,
 }
 
 /// Like `libc::clone`, with a function that may unwind.
 type Clone = unsafe extern "C-unwind" fn(
-    run: Option<Run>,
+    run: Option<ChildFunction>,
     stack: *mut c_void,
     flags: c_int,
     argument: *mut c_void,
@@ -95,7 +97,7 @@ fn note(flags: u64) {
 /// # Safety
 /// As `clone`. The last three arguments may be missing.
 pub unsafe extern "C-unwind" fn guest_clone(
-    run: Option<Run>,
+    run: Option<ChildFunction>,
     stack: *mut c_void,
     flags: c_int,
     argument: *mut c_void,
@@ -113,7 +115,7 @@ pub unsafe extern "C-unwind" fn guest_clone(
         // SAFETY: the caller's.
         return unsafe { clone(run, stack, flags, argument, parent, tls, child) };
     };
-    let mut start = Start {
+    let mut start = ChildStart {
         run,
         argument,
         held: ManuallyDrop::new(unseen::hold()),
@@ -128,11 +130,11 @@ pub unsafe extern "C-unwind" fn guest_clone(
 
 extern "C-unwind" fn begin(start: *mut c_void) -> c_int {
     // SAFETY: the child's own copy of the record that `guest_clone` made.
-    let Start {
+    let ChildStart {
         run,
         argument,
         held,
-    } = unsafe { start.cast::<Start>().read() };
+    } = unsafe { start.cast::<ChildStart>().read() };
     drop(ManuallyDrop::into_inner(held));
     let status = run(argument);
     // The C library continues with the system call.

@@ -87,7 +87,7 @@ pub(super) fn before_seccomp(operation: u64, program: u64) {
 /// The kernel's `struct sock_fprog`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Program {
+struct FilterProgram {
     length: u16,
     instructions: u64,
 }
@@ -96,7 +96,7 @@ fn before_filter(at: u64) {
     if uruk_base::sandbox::is_closed() {
         return;
     }
-    let mut program = [Program {
+    let mut program = [FilterProgram {
         length: 0,
         instructions: 0,
     }];

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use uruk_files::OwnFile;
 
 /// A name and its address.
-pub(crate) struct Name<'a> {
+pub(crate) struct ExportedName<'a> {
     pub(crate) name: &'a CStr,
     pub(crate) address: u64,
     pub(crate) kind: NameKind,
@@ -93,7 +93,7 @@ pub(crate) const HEADER: usize = 64;
 pub(super) const PROGRAM_HEADER: usize = 56;
 
 /// The library's bytes, and the offset of its thunks.
-struct Image {
+struct LibraryImage {
     bytes: Vec<u8>,
     thunks: usize,
 }
@@ -129,9 +129,9 @@ fn hash(name: &CStr) -> u32 {
     })
 }
 
-impl Image {
+impl LibraryImage {
     /// `stack` is the flags of its `PT_GNU_STACK`.
-    fn new(names: &[Name<'_>], thunks: &[Thunk], marks: Marks, stack: u32) -> Image {
+    fn new(names: &[ExportedName<'_>], thunks: &[Thunk], marks: Marks, stack: u32) -> LibraryImage {
         const HEADERS: usize = 4;
         let mut bytes = vec![0; HEADER + HEADERS * PROGRAM_HEADER];
         let hashes = bytes.len();
@@ -176,7 +176,7 @@ impl Image {
             let at = HEADER + index * PROGRAM_HEADER;
             bytes[at..at + PROGRAM_HEADER].copy_from_slice(&program_header(header));
         }
-        Image {
+        LibraryImage {
             bytes,
             thunks: code,
         }
@@ -189,7 +189,7 @@ fn words(words: &[u32]) -> impl Iterator<Item = u8> {
 
 /// `DT_HASH`: counts of buckets and symbols, the first symbol of each bucket, the next one of each
 /// symbol. Symbol 0 has no name and ends a chain.
-fn hash_table(names: &[Name<'_>]) -> Vec<u32> {
+fn hash_table(names: &[ExportedName<'_>]) -> Vec<u32> {
     let buckets = names.len() + 1;
     let mut table = vec![0; 2 + buckets + names.len() + 1];
     (table[0], table[1]) = (buckets as u32, names.len() as u32 + 1);
@@ -203,7 +203,7 @@ fn hash_table(names: &[Name<'_>]) -> Vec<u32> {
 }
 
 /// Symbols and strings.
-fn symbol_table(names: &[Name<'_>]) -> (Vec<u8>, Vec<u8>) {
+fn symbol_table(names: &[ExportedName<'_>]) -> (Vec<u8>, Vec<u8>) {
     const GLOBAL: u8 = 1 << 4;
     const ABSOLUTE: u16 = 0xfff1;
     let (mut table, mut strings) = (vec![0; 24], vec![0]);
@@ -249,8 +249,8 @@ pub(super) fn program_header(
 
 /// Makes and opens the library, which stays. `None` if neither memory nor the folder for temporary
 /// files may be mapped for execution.
-pub(crate) fn open(names: &[Name<'_>], thunks: &[Thunk], marks: Marks) -> Option<StandIn> {
-    let image = Image::new(names, thunks, marks, libc::PF_R | libc::PF_W);
+pub(crate) fn open(names: &[ExportedName<'_>], thunks: &[Thunk], marks: Marks) -> Option<StandIn> {
+    let image = LibraryImage::new(names, thunks, marks, libc::PF_R | libc::PF_W);
     let handle = open_bytes(&image.bytes).ok()?;
     // SAFETY: an open handle.
     let base = unsafe { crate::host::exports::base_of(handle) }?;
@@ -274,7 +274,7 @@ pub(crate) fn open_for_stacks() -> Result<(), String> {
         never: 0,
     };
     let stack = libc::PF_R | libc::PF_W | libc::PF_X;
-    open_bytes(&Image::new(&[], &[], marks, stack).bytes).map(drop)
+    open_bytes(&LibraryImage::new(&[], &[], marks, stack).bytes).map(drop)
 }
 
 /// Opens a library from memory, or if memory may not be mapped for execution, from a file.
@@ -331,7 +331,7 @@ fn open_path(path: Vec<u8>) -> Result<*mut c_void, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Marks, Name, NameKind, Thunk, open};
+    use super::{ExportedName, Marks, NameKind, Thunk, open};
 
     #[test]
     fn the_loader_finds_names_and_thunks_choose() {
@@ -352,7 +352,7 @@ mod tests {
             (c"uruk_stand_in_resolver", resolver, NameKind::Resolver),
         ];
         let found = [function, 0x1234, 0x5678];
-        let names = names.map(|(name, address, kind)| Name {
+        let names = names.map(|(name, address, kind)| ExportedName {
             name,
             address,
             kind,

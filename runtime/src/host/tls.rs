@@ -16,16 +16,16 @@
 //! interrupted `malloc` may touch its first thread-local. A race with such a handler is resolved by
 //! one compare-exchange: the loser unmaps its copy.
 //!
-//! A module is a *slot* and a generation. The slot of a removed module ([`Owned`]) is reused with
-//! another generation, while threads may still have blocks of the old one. The generation in the
-//! block's header identifies these, and they are replaced at the thread's next access. So a thread
-//! has one block for each slot at most.
+//! A module is a *slot* and a generation. The slot of a removed module ([`OwnedSlot`]) is reused
+//! with another generation, while threads may still have blocks of the old one. The generation in
+//! the block's header identifies these, and they are replaced at the thread's next access. So a
+//! thread has one block for each slot at most.
 //!
 //! | field | writer | ordering |
 //! |---|---|---|
-//! | `TEMPLATES[i]` | `fill`, once a generation; `Owned::drop` | release; `allocate` acquires |
+//! | `TEMPLATES[i]` | `fill`, once a generation; `OwnedSlot::drop` | release; `allocate` acquires |
 //! | `BLOCKS` and block words | the thread itself and its signal handlers | relaxed, same thread |
-//! | `SLOTS` | `place`, `Owned::drop` | a lock, taken under a pass of the gate |
+//! | `SLOTS` | `place`, `OwnedSlot::drop` | a lock, taken under a pass of the gate |
 //!
 //! A template is read without a lock only by code of its module, which is freed before the
 //! template; lookups by name hold `SLOTS`.
@@ -107,7 +107,7 @@ fn slot_of(module: u64) -> usize {
 
 /// One thread's blocks: a word per slot, null until first use.
 #[repr(C)]
-struct Blocks {
+struct ThreadBlocks {
     rounds: Cell<u32>,
     /// Slots from here on were never used.
     top: AtomicUsize,
@@ -133,17 +133,20 @@ impl Header {
 
 /// The slot of a removable module. Dropping it frees the slot, after the code that uses it.
 #[derive(Debug)]
-pub(crate) struct Owned(u64);
+pub(crate) struct OwnedSlot(u64);
 
-impl Owned {
+impl OwnedSlot {
     /// The slot of a place that was just taken; `None` if it is in static storage, which is never
     /// freed.
-    pub(crate) fn new(place: Place) -> Option<Owned> {
-        place.static_offset.is_none().then_some(Owned(place.module))
+    pub(crate) fn new(place: TemplatePlace) -> Option<OwnedSlot> {
+        place
+            .static_offset
+            .is_none()
+            .then_some(OwnedSlot(place.module))
     }
 }
 
-impl Drop for Owned {
+impl Drop for OwnedSlot {
     fn drop(&mut self) {
         let slot = slot_of(self.0);
         let mut slots = slots();
@@ -160,7 +163,7 @@ impl Drop for Owned {
 }
 
 thread_local! {
-    static BLOCKS: Cell<*mut Blocks> = const { Cell::new(null_mut()) };
+    static BLOCKS: Cell<*mut ThreadBlocks> = const { Cell::new(null_mut()) };
 }
 
 /// The pair JIT'd code passes, as the ABI lays it out.
@@ -178,7 +181,7 @@ unsafe extern "C" {
 /// A place for a template: its module word and, in static storage, its offset from
 /// the thread pointer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct TemplatePlace {
     pub(crate) module: u64,
     pub(crate) static_offset: Option<i64>,
 }
@@ -188,16 +191,16 @@ pub(crate) struct Place {
 ///
 /// # Errors
 /// [`Error::TooManyTlsModules`].
-pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<Place, Error> {
+pub(crate) fn place(size: usize, align: usize, in_static: bool) -> Result<TemplatePlace, Error> {
     let in_room = || room::search()?.take(size, align);
     if in_static && let Some(offset) = take_static(size, align).or_else(in_room) {
         let module = OURS | STATIC | u64::from(offset as i32 as u32);
-        return Ok(Place {
+        return Ok(TemplatePlace {
             module,
             static_offset: Some(offset),
         });
     }
-    Ok(Place {
+    Ok(TemplatePlace {
         module: reserve()?,
         static_offset: None,
     })
@@ -228,7 +231,7 @@ fn reserve() -> Result<u64, Error> {
 }
 
 /// Sets the template of a place, before any code that uses it runs.
-pub(crate) fn fill(place: Place, image: Vec<u8>, size: usize, align: usize) {
+pub(crate) fn fill(place: TemplatePlace, image: Vec<u8>, size: usize, align: usize) {
     if let Some(offset) = place.static_offset {
         match room::in_use().filter(|room| room.offset == offset) {
             Some(room) => room.fill(&image),
@@ -306,7 +309,7 @@ pub(crate) fn block_of(module: u64) -> *mut u8 {
 
 /// The contents of `PT_TLS` for a filled place: the template's address, its bytes, those of a
 /// block, and the alignment. For static storage they are the executable's.
-pub(crate) fn template(place: Place) -> Option<(u64, [u64; 3])> {
+pub(crate) fn template(place: TemplatePlace) -> Option<(u64, [u64; 3])> {
     if let Some(offset) = place.static_offset {
         return match room::in_use().filter(|room| room.offset == offset) {
             Some(room) => Some((room.image as u64, room.sizes)),
@@ -388,17 +391,17 @@ fn unmap(block: *mut u8) {
     unsafe { libc::munmap(mapping.cast::<c_void>(), length) };
 }
 
-fn this_thread() -> *mut Blocks {
+fn this_thread() -> *mut ThreadBlocks {
     let held = BLOCKS.with(Cell::get);
     if !held.is_null() {
         return held;
     }
-    let fresh = map(size_of::<Blocks>()).cast::<Blocks>();
+    let fresh = map(size_of::<ThreadBlocks>()).cast::<ThreadBlocks>();
     // A handler that ran since the load has made its own: keep that one.
     let held = BLOCKS.with(Cell::get);
     if !held.is_null() {
         // SAFETY: our mapping, published nowhere.
-        unsafe { libc::munmap(fresh.cast::<c_void>(), size_of::<Blocks>()) };
+        unsafe { libc::munmap(fresh.cast::<c_void>(), size_of::<ThreadBlocks>()) };
         return held;
     }
     BLOCKS.with(|cell| cell.set(fresh));
@@ -430,7 +433,7 @@ pub(crate) fn prepare() {
 }
 
 unsafe extern "C" fn on_thread_exit(value: *mut c_void) {
-    let blocks = value.cast::<Blocks>();
+    let blocks = value.cast::<ThreadBlocks>();
     // SAFETY: the exiting thread's blocks, not yet freed: they are freed only below.
     let rounds = unsafe { (*blocks).rounds.get() } + 1;
     if rounds < DESTRUCTOR_ROUNDS {
@@ -452,7 +455,7 @@ unsafe extern "C" fn on_thread_exit(value: *mut c_void) {
         for block in &(&(*blocks).blocks)[..top] {
             unmap(block.load(Ordering::Relaxed));
         }
-        libc::munmap(value, size_of::<Blocks>());
+        libc::munmap(value, size_of::<ThreadBlocks>());
     }
 }
 

@@ -13,7 +13,7 @@ use uruk_codegen::{Access, Kind, ModulePlan, SymbolId};
 use uruk_session::Tracker;
 
 use crate::code::bonds::Remaining;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::static_names::display_name;
 use crate::error::Error;
 use crate::host::mapping::Mapping;
@@ -26,7 +26,7 @@ const MOST: u64 = 512 << 20;
 
 /// A zero-initialized variable.
 #[derive(Debug)]
-pub(crate) struct Variable {
+pub(crate) struct ZeroVariable {
     /// Its link name.
     pub(crate) name: Box<str>,
     /// Its size in bytes.
@@ -36,7 +36,7 @@ pub(crate) struct Variable {
 }
 
 /// Chooses the variables to map separately, the largest first, and marks them in the plans.
-pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<Variable> {
+pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<ZeroVariable> {
     let mut large = Vec::new();
     for (input, (file, plan)) in inputs.iter().zip(plans.iter().enumerate()) {
         let Input::Module { summary, .. } = input else {
@@ -68,7 +68,7 @@ pub(super) fn choose(inputs: &[Input<'_>], plans: &mut [ModulePlan]) -> Vec<Vari
         }
         total -= size;
         let import = &plans[file].imports[id.index()];
-        apart.push(Variable {
+        apart.push(ZeroVariable {
             name: import.name.clone(),
             size,
             hidden: summary.symbols[id.index()].hidden,
@@ -89,9 +89,9 @@ impl Loader {
         &self,
         tracker: &Tracker,
         remaining: Option<&Remaining>,
-        variables: Vec<Variable>,
+        variables: Vec<ZeroVariable>,
     ) -> Result<Arc<[Mapping]>, Error> {
-        let map = |variable: &Variable| {
+        let map = |variable: &ZeroVariable| {
             let mapping = Mapping::new(variable.size as usize);
             mapping.map_err(|cause| Error::Variable {
                 name: display_name(&variable.name).to_owned(),
@@ -104,7 +104,7 @@ impl Loader {
         let named = variables.into_iter().zip(&*mapped);
         let names = named.map(|(variable, mapping)| {
             let at = Definition::Address(mapping.range().start);
-            Name::strong(variable.name, at).hidden(variable.hidden)
+            NewName::strong(variable.name, at).hidden(variable.hidden)
         });
         self.define_names(tracker, remaining, names.collect())?;
         if !mapped.is_empty() {

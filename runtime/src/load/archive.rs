@@ -23,24 +23,24 @@ use uruk_link::{Graph, Object};
 
 use crate::error::Error;
 use crate::load::image::Image;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 
 /// An archive whose members are added on demand.
 pub(crate) struct Archive {
     pub(crate) name: String,
     bytes: Vec<u8>,
     index: Index,
-    members: Vec<Member>,
+    members: Vec<ArchiveMember>,
 }
 
 /// The ranges of a member's name and of its contents.
-struct Member {
+struct ArchiveMember {
     name: Range<usize>,
-    place: Place,
+    place: ContentsPlace,
 }
 
 /// The place of a member's contents.
-enum Place {
+enum ContentsPlace {
     Here(Range<usize>),
     /// In the file of that name: the whole file, or the member of that archive with this header.
     File(Option<u64>),
@@ -122,23 +122,23 @@ impl Archive {
         let (index, members) = {
             let file = ArchiveFile::parse(&*bytes).map_err(|cause| bad(&name, cause))?;
             let mut places: Vec<(u64, usize)> = Vec::new();
-            let mut members: Vec<Member> = Vec::new();
+            let mut members: Vec<ArchiveMember> = Vec::new();
             for member in file.members() {
                 let member = member.map_err(|cause| bad(&name, cause))?;
                 let (start, place) = match thin.get(members.len()) {
-                    Some(thin) => (thin.start, Place::File(thin.within)),
+                    Some(thin) => (thin.start, ContentsPlace::File(thin.within)),
                     None => {
                         let (start, size) = member.file_range();
                         let end = start.checked_add(size);
                         let end = end.filter(|end| *end <= bytes.len() as u64);
                         let behind = || bad(&name, "a member ends behind the archive");
                         let end = end.ok_or_else(behind)?;
-                        (start, Place::Here(start as usize..end as usize))
+                        (start, ContentsPlace::Here(start as usize..end as usize))
                     }
                 };
                 // The range's start is that of the bytes; the index refers to the header before it.
                 places.push((start, members.len()));
-                members.push(Member {
+                members.push(ArchiveMember {
                     name: place_in(&bytes, member.name()),
                     place,
                 });
@@ -193,12 +193,14 @@ impl Archive {
     /// # Errors
     /// The archive is thin, and the file cannot be read.
     pub(crate) fn member(&self, member: usize) -> Result<(String, Cow<'_, [u8]>), Error> {
-        let Member { name, place } = &self.members[member];
+        let ArchiveMember { name, place } = &self.members[member];
         let own = &self.bytes[name.clone()];
         let name = format!("{}({})", self.name, String::from_utf8_lossy(own));
         let within = match place {
-            Place::Here(place) => return Ok((name, Cow::Borrowed(&self.bytes[place.clone()]))),
-            Place::File(within) => *within,
+            ContentsPlace::Here(place) => {
+                return Ok((name, Cow::Borrowed(&self.bytes[place.clone()])));
+            }
+            ContentsPlace::File(within) => *within,
         };
         let folder = Path::new(&self.name).parent().unwrap_or(Path::new(""));
         let read = uruk_files::read(folder.join(OsStr::from_bytes(own)));
@@ -219,9 +221,10 @@ impl Archive {
     ///
     /// # Errors
     /// It is not an input.
-    pub(crate) fn source(&self, member: usize) -> Result<Source, Error> {
+    pub(crate) fn source(&self, member: usize) -> Result<InputSource, Error> {
         let read = self.member(member);
-        let source = read.and_then(|(name, bytes)| Source::from_bytes(&name, bytes.into_owned()));
+        let source =
+            read.and_then(|(name, bytes)| InputSource::from_bytes(&name, bytes.into_owned()));
         source.map_err(|cause| Error::Member {
             archive: self.name.clone(),
             cause: Box::new(cause),
@@ -347,7 +350,7 @@ impl Archives {
     ///
     /// # Errors
     /// A member or an object file cannot be read.
-    pub(crate) fn next(&mut self, image: &Image) -> Result<Vec<Source>, Error> {
+    pub(crate) fn next(&mut self, image: &Image) -> Result<Vec<InputSource>, Error> {
         let mut sources = Vec::new();
         if self.archives.is_empty() {
             return Ok(sources);

@@ -15,7 +15,7 @@ use crate::code::names::Definition;
 use crate::code::static_names::LOCAL_MARKER;
 use crate::error::Error;
 use crate::load::Input;
-use crate::load::apart::{self, Variable};
+use crate::load::apart::{self, ZeroVariable};
 use crate::load::choose::{Rank, Winner, choose, is_data};
 use crate::load::weak::Surroundings;
 
@@ -29,7 +29,7 @@ pub(crate) struct Binding {
     /// Names that the surroundings define in place of the image's weak definitions.
     pub(crate) yielded: Vec<(Box<str>, Definition)>,
     /// Variables with memory of their own.
-    pub(crate) apart: Vec<Variable>,
+    pub(crate) apart: Vec<ZeroVariable>,
 }
 
 /// Binds `inputs` in file order. `provided` tells whether the surroundings define a name of which

@@ -24,7 +24,7 @@ use crate::code::bonds::Bond;
 use crate::code::bonds::Remaining;
 use crate::code::bonds::Stage;
 use crate::code::life::Life;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::static_names::LOCAL_MARKER;
 use crate::error::Error;
 use crate::load::image::Image;
@@ -82,13 +82,13 @@ impl Loader {
         &self,
         tracker: &Tracker,
         remaining: Option<&Remaining>,
-        names: Vec<Name>,
+        names: Vec<NewName>,
     ) -> Result<(), Error> {
         let Some(remaining) = remaining else {
             return Ok(self.names.define(tracker, names)?);
         };
-        let may_remain = |name: &Name| name.weak || name.name.contains(LOCAL_MARKER);
-        let (weak, strong): (Vec<Name>, Vec<Name>) = names.into_iter().partition(may_remain);
+        let may_remain = |name: &NewName| name.weak || name.name.contains(LOCAL_MARKER);
+        let (weak, strong): (Vec<NewName>, Vec<NewName>) = names.into_iter().partition(may_remain);
         self.names.define(tracker, strong)?;
         let known: Vec<(Box<str>, bool)> = weak
             .iter()

@@ -29,7 +29,7 @@ use crate::load::image::Image;
 use crate::load::loader::Loader;
 use crate::load::own;
 use crate::load::started::Content;
-use crate::load::started::Copied;
+use crate::load::started::CopiedDefinition;
 
 /// The name of the object with the copies, for errors.
 const OBJECT: &str = "definitions of the linker";
@@ -45,7 +45,7 @@ const ENTRY_SIZE: usize = 16;
 const LOW: u64 = 1 << 31;
 
 /// An entry of the program that leads to a function of a library.
-struct Entry {
+struct PltEntry {
     name: CString,
     code: [u8; ENTRY_SIZE],
     /// Whether it is the function to which libraries bind the name.
@@ -55,8 +55,8 @@ struct Entry {
 /// The definitions that an image copies from libraries.
 #[derive(Default)]
 pub(crate) struct Copies {
-    variables: Vec<Copied>,
-    entries: Vec<Entry>,
+    variables: Vec<CopiedDefinition>,
+    entries: Vec<PltEntry>,
     /// Tables that linkers create.
     headers: Vec<(&'static str, Vec<u8>)>,
 }
@@ -101,12 +101,14 @@ impl Loader {
                             size,
                             aliases,
                         };
-                        copies.variables.extend(Copied::new(name, content));
+                        copies
+                            .variables
+                            .extend(CopiedDefinition::new(name, content));
                     }
                 }
                 None => copies
                     .entries
-                    .extend(Entry::new(name, found.address, libraries)),
+                    .extend(PltEntry::new(name, found.address, libraries)),
             }
         }
         copies
@@ -120,20 +122,20 @@ impl Loader {
     }
 }
 
-impl Copied {
-    fn new(name: &str, content: Content) -> Option<Copied> {
+impl CopiedDefinition {
+    fn new(name: &str, content: Content) -> Option<CopiedDefinition> {
         let name = CString::new(name).ok()?;
-        Some(Copied { name, content })
+        Some(CopiedDefinition { name, content })
     }
 }
 
-impl Entry {
-    fn new(name: &str, address: u64, shared: bool) -> Option<Entry> {
+impl PltEntry {
+    fn new(name: &str, address: u64, shared: bool) -> Option<PltEntry> {
         let name = CString::new(name).ok()?;
         let mut code = [0xcc; ENTRY_SIZE];
         code[..JUMP.len()].copy_from_slice(&JUMP);
         code[JUMP.len()..JUMP.len() + 8].copy_from_slice(&address.to_le_bytes());
-        Some(Entry { name, code, shared })
+        Some(PltEntry { name, code, shared })
     }
 }
 
@@ -142,7 +144,7 @@ impl Copies {
     pub(crate) fn define(&self) -> Result<Defined<'_>, LinkError> {
         let mut variables = Variables::new(OBJECT);
         let all = self.variables.iter().filter_map(|copied| match copied {
-            Copied {
+            CopiedDefinition {
                 name,
                 content:
                     Content::Variable {
@@ -180,9 +182,9 @@ impl Copies {
     }
 
     /// The definitions to which libraries are redirected.
-    pub(crate) fn copied(self) -> Vec<Copied> {
+    pub(crate) fn copied(self) -> Vec<CopiedDefinition> {
         let shared = self.entries.into_iter().filter(|entry| entry.shared);
-        let functions = shared.map(|Entry { name, .. }| Copied {
+        let functions = shared.map(|PltEntry { name, .. }| CopiedDefinition {
             name,
             content: Content::Function,
         });

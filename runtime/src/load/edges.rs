@@ -22,7 +22,7 @@ use uruk_heap::Pool;
 use uruk_link::{Access, Content, LinkError, Object, Placed, Variables, undefined_names};
 use uruk_session::Dylib;
 
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::host::loaded::loader_debug;
 use crate::load::image::Image;
 use crate::load::loader::Loader;
@@ -111,12 +111,12 @@ impl Loader {
     }
 
     /// Names of linkers that modules of an image reference, and that have no definition.
-    pub(super) fn edge_names(&self, dylib: &Dylib, image: &Image, edges: &Edges) -> Vec<Name> {
+    pub(super) fn edge_names(&self, dylib: &Dylib, image: &Image, edges: &Edges) -> Vec<NewName> {
         let mentioned = mentioned(image);
         let found = mentioned.into_iter().filter_map(|name| {
             let address = edges.find(name)?;
             let free = self.is_linkers(dylib, name);
-            free.then(|| Name::strong(name, Definition::Address(address)).hidden(true))
+            free.then(|| NewName::strong(name, Definition::Address(address)).hidden(true))
         });
         found.collect()
     }

@@ -7,12 +7,12 @@ use uruk_heap::Sealed;
 use uruk_reclaim::Fixed;
 use uruk_session::Tracker;
 
-use crate::code::blocks::{Code, Piece, Rest, split};
+use crate::code::blocks::{LinkedCode, NewBlock, Rest, split};
 use crate::code::handles::Handle;
 use crate::code::holding::Holding;
 use crate::code::holding::HoldingParts;
+use crate::code::holding::ImageThreadLocals;
 use crate::code::holding::Retire;
-use crate::code::holding::ThreadLocals;
 use crate::code::holding::Uses;
 use crate::code::sizes::Sizes;
 use crate::error::Error;
@@ -23,7 +23,7 @@ use crate::load::loader::Loader;
 
 /// The resources of an image that are held.
 #[derive(Default)]
-pub(crate) struct Parts {
+pub(crate) struct HeldParts {
     pub(crate) memory: Vec<Sealed>,
     /// Memory that it was linked against.
     pub(crate) uses: Uses,
@@ -32,7 +32,7 @@ pub(crate) struct Parts {
     /// Memory of variables that are placed separately.
     pub(crate) apart: Arc<[Mapping]>,
     pub(crate) unwind: usize,
-    pub(crate) thread_locals: ThreadLocals,
+    pub(crate) thread_locals: ImageThreadLocals,
     /// Its place in the list of images, if it has one.
     pub(crate) listed: Option<Listed>,
     /// A handle that lies in the memory.
@@ -49,17 +49,17 @@ impl Loader {
         self: &Arc<Self>,
         tracker: &Tracker,
         image: &Image,
-        parts: Parts,
+        parts: HeldParts,
         stays: bool,
     ) -> Result<Arc<Holding>, Error> {
-        let Parts {
+        let HeldParts {
             runs,
             memory,
             uses,
             zeros,
             apart,
             unwind,
-            thread_locals: ThreadLocals { place, owned },
+            thread_locals: ImageThreadLocals { place, owned },
             listed,
             handle,
         } = parts;
@@ -93,7 +93,7 @@ impl Loader {
     /// Adds code of an image to the scanned code; returns its version in the table of code.
     fn note_live(&self, memory: Sealed, rest: &Arc<Rest>) -> VersionId {
         let version = self.versions.ids.next();
-        let code = Code {
+        let code = LinkedCode {
             memory,
             entry: 0,
             body_end: 0,
@@ -104,7 +104,7 @@ impl Loader {
             moves: None,
             rest: Arc::clone(rest),
         };
-        self.notes.live(Piece {
+        self.notes.live(NewBlock {
             function: None,
             version,
             depends: Arc::default(),

@@ -61,14 +61,14 @@ impl Target {
 
 /// The order of a constructor among those of all inputs: those of `.preinit_array` are first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Turn {
+enum ConstructorOrder {
     Before,
     Priority(u32),
 }
 
 /// The hooks of an image, in order.
 #[derive(Default)]
-pub(crate) struct Hooks {
+pub(crate) struct ImageHooks {
     /// Number of the image.
     pub(crate) image: u64,
     pub(crate) life: Arc<Life>,
@@ -76,7 +76,7 @@ pub(crate) struct Hooks {
     ifuncs: Vec<(FunctionId, u64)>,
     /// Words to be filled with the result of a resolver.
     ifunc_words: Vec<(u64, u64)>,
-    constructors: Vec<(Turn, u64)>,
+    constructors: Vec<(ConstructorOrder, u64)>,
     /// With their priorities, in running order: reversed priorities and files.
     pub(crate) destructors: Vec<(u32, u64)>,
     /// Whether the resolvers were called.
@@ -85,9 +85,9 @@ pub(crate) struct Hooks {
     ran: usize,
 }
 
-impl Hooks {
+impl ImageHooks {
     /// Collects the hooks of an image.
-    pub(crate) fn of(core: &Loader, image: &Image, started: &Started) -> Hooks {
+    pub(crate) fn of(core: &Loader, image: &Image, started: &Started) -> ImageHooks {
         // Compilers emit the list of a module's constructors behind its variables, some of which
         // may lie in the sections of the arrays.
         let hook = |init: &Init| Hook {
@@ -102,8 +102,11 @@ impl Hooks {
         let mut fini: Vec<Hook> = started.fini.iter().rev().map(hook).collect();
         fini.extend_from_slice(&image.destructors);
         fini.sort_by_key(|hook| (hook.priority, hook.file));
-        let preinit = started.preinit.iter().map(|&at| (Turn::Before, at));
-        Hooks {
+        let preinit = started
+            .preinit
+            .iter()
+            .map(|&at| (ConstructorOrder::Before, at));
+        ImageHooks {
             image: image.number,
             life: Arc::clone(&image.life),
             ifuncs: image
@@ -113,11 +116,12 @@ impl Hooks {
                 .collect(),
             ifunc_words: started.ifuncs.clone(),
             constructors: preinit
-                .chain(
-                    init.iter().filter_map(|h| {
-                        Some((Turn::Priority(h.priority), h.target.address(core)?))
-                    }),
-                )
+                .chain(init.iter().filter_map(|h| {
+                    Some((
+                        ConstructorOrder::Priority(h.priority),
+                        h.target.address(core)?,
+                    ))
+                }))
                 .collect(),
             destructors: fini
                 .iter()
@@ -176,26 +180,26 @@ impl Hooks {
 /// initialization, and those done.
 #[derive(Default)]
 pub(crate) struct Schedule {
-    due: BTreeMap<u64, Hooks>,
-    done: BTreeMap<u64, Hooks>,
+    due: BTreeMap<u64, ImageHooks>,
+    done: BTreeMap<u64, ImageHooks>,
 }
 
 impl Schedule {
     /// Adds hooks for the next initialization. They are removed with their image's data, or its
     /// hooks: an image without hooks is not entered.
-    pub(crate) fn add(&mut self, hooks: Hooks) {
+    pub(crate) fn add(&mut self, hooks: ImageHooks) {
         if hooks.is_some() || !hooks.ifuncs.is_empty() || !hooks.ifunc_words.is_empty() {
             self.due.insert(hooks.image, hooks);
         }
     }
 
     /// Takes out the images selected by `wanted`, by the numbers of their lives.
-    fn take(&mut self, wanted: &dyn Fn(u64) -> bool) -> Vec<Hooks> {
+    fn take(&mut self, wanted: &dyn Fn(u64) -> bool) -> Vec<ImageHooks> {
         let (taken, left) = std::mem::take(&mut self.due)
             .into_iter()
             .partition(|(_, hooks)| wanted(hooks.life.root().number()));
         self.due = left;
-        let taken: BTreeMap<u64, Hooks> = taken;
+        let taken: BTreeMap<u64, ImageHooks> = taken;
         taken.into_values().collect()
     }
 
@@ -205,7 +209,7 @@ impl Schedule {
             .into_iter()
             .partition(|(_, hooks)| wanted(hooks.life.root().number()));
         self.done = done;
-        let back: BTreeMap<u64, Hooks> = back;
+        let back: BTreeMap<u64, ImageHooks> = back;
         self.due.extend(back);
     }
 
@@ -223,12 +227,12 @@ pub(crate) struct Destructors {
     /// Number of the latest initialization.
     latest: u64,
     /// In reversed running order, with the numbers of their lives and their addresses.
-    left: BTreeMap<Place, (u64, u64)>,
+    left: BTreeMap<DestructorPlace, (u64, u64)>,
 }
 
 /// Place of a destructor in the reversed running order.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct DestructorPlace {
     initialization: u64,
     priority: u32,
     image: u64,

@@ -93,19 +93,19 @@ impl Image {
 /// An image that is linked: its names are defined, and nothing has run.
 pub(crate) struct LinkedImage {
     pub(crate) started: Started,
-    pub(crate) bodies: Bodies,
+    pub(crate) bodies: BodyRanges,
     pub(crate) holding: Arc<Holding>,
     /// Names of functions by address, for an image that may be freed.
     pub(crate) functions: HashMap<u64, String>,
     /// Variables that yielded to existing ones, with their initial bytes.
-    pub(crate) yielded: Yielded,
+    pub(crate) yielded: YieldedVariables,
 }
 
 /// Functions behind stubs, by name.
-pub(super) type Bodies = HashMap<Box<str>, Range<u64>>;
+pub(super) type BodyRanges = HashMap<Box<str>, Range<u64>>;
 
 /// Variables that yielded, with their initial bytes.
-pub(super) type Yielded = Vec<(Box<str>, Vec<u8>)>;
+pub(super) type YieldedVariables = Vec<(Box<str>, Vec<u8>)>;
 
 /// The names of an image's files, for messages.
 pub(super) fn names_of_files(image: &Image) -> String {

@@ -28,12 +28,12 @@ use uruk_link::{Kind as LinkKind, Placed};
 
 use crate::code::module::Module;
 use crate::code::names::Labels;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::load::bind::local_link_name;
 use crate::load::own;
 
 /// A module with assembly whose data is about to be linked.
-pub(crate) struct Assembled {
+pub(crate) struct AssemblyModule {
     pub(crate) module: Arc<Module>,
     /// Its number among the files of its image.
     pub(crate) file: usize,
@@ -47,19 +47,19 @@ pub(super) struct Labelled {
     labels: Labels,
     plan: ModulePlan,
     /// Definitions of the plan's new names.
-    names: Vec<Name>,
+    names: Vec<NewName>,
 }
 
 impl Labelled {
     /// Finds the labels of a module of image `image`, whose thread-locals have the module word
     /// `tls`.
     pub(crate) fn new(
-        assembled: &Assembled,
+        assembled: &AssemblyModule,
         image: u64,
         placed: &Placed<'_>,
         tls: Option<u64>,
     ) -> Labelled {
-        let Assembled {
+        let AssemblyModule {
             module,
             file,
             object,
@@ -91,7 +91,7 @@ impl Labelled {
                     bound: true,
                     replaced: false,
                 };
-                names.push(Name::strong(name, meaning).hidden(true));
+                names.push(NewName::strong(name, meaning).hidden(true));
             }
             labels.insert(label.name.into(), meaning);
         }
@@ -104,7 +104,7 @@ impl Labelled {
     }
 
     /// Takes the names to be defined.
-    pub(super) fn take_names(&mut self) -> Vec<Name> {
+    pub(super) fn take_names(&mut self) -> Vec<NewName> {
         std::mem::take(&mut self.names)
     }
 

@@ -8,13 +8,13 @@ use uruk_base::locks::Mutex;
 use crate::fork::gate;
 use crate::load::hooks::{Destructors, Schedule};
 use crate::load::untrusted::InputLimits;
-use crate::load::waiting::Waiting;
+use crate::load::waiting::WaitingInputs;
 use crate::version::compiler::Compiler;
 
 /// Binds files to images; see [`load`](crate::load).
 pub(crate) struct Loader {
     /// Inputs that were added before the definitions that they need.
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: WaitingInputs,
     /// Constructors of images.
     pub(crate) schedule: Mutex<Schedule>,
     pub(crate) destructors: Mutex<Destructors>,
@@ -49,7 +49,7 @@ impl Loader {
     /// The loader of a session with this compiler.
     pub(crate) fn new(compiler: Arc<Compiler>) -> Arc<Loader> {
         Arc::new(Loader {
-            waiting: Waiting::default(),
+            waiting: WaitingInputs::default(),
             schedule: Mutex::default(),
             destructors: Mutex::default(),
             untrusted: OnceLock::new(),

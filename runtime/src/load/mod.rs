@@ -52,12 +52,12 @@ use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Dylib, Tracker};
 
 use self::archive::Archives;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::bonds::Remaining;
 use crate::code::counters::Counters;
 use crate::code::life::Life;
 use crate::code::module::Module;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::static_names::static_name;
 use crate::error::Error;
 use crate::load::hooks::{Hook, Target, priority_of};
@@ -66,7 +66,7 @@ use crate::load::input::Input;
 use crate::load::input::ObjectSymbol;
 use crate::load::input::function_base;
 use crate::load::loader::Loader;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use uruk_base::Mode;
 
 impl Loader {
@@ -76,7 +76,7 @@ impl Loader {
         self: &Arc<Self>,
         tracker: &Tracker,
         remaining: Option<Arc<Remaining>>,
-        sources: Vec<Source>,
+        sources: Vec<InputSource>,
         mode: Mode,
     ) -> Result<Image, Error> {
         let _reading = self.counters.parts.enter(Part::Reading);
@@ -102,8 +102,8 @@ impl Loader {
         while !sources.is_empty() {
             for source in sources {
                 match source {
-                    Source::Archive(archive) => archives.add(archive),
-                    Source::Undefined(name) => archives.mention(name),
+                    InputSource::Archive(archive) => archives.add(archive),
+                    InputSource::Undefined(name) => archives.mention(name),
                     source => {
                         for source in source.modules() {
                             self.take(dylib, files, source, &mut image, &mut object_symbols)?;
@@ -139,21 +139,21 @@ impl Loader {
         &self,
         dylib: &Dylib,
         file: usize,
-        source: Source,
+        source: InputSource,
         image: &mut Image,
         object_symbols: &mut Vec<(usize, Vec<ObjectSymbol>)>,
     ) -> Result<(), Error> {
         let mut module = match source {
-            Source::Bitcode(bitcode) => self.read_module(bitcode, dylib)?,
-            Source::Text { file, text } => self.read_text(&file, &text, dylib)?,
-            Source::Object { file: name, bytes } => {
+            InputSource::Bitcode(bitcode) => self.read_module(bitcode, dylib)?,
+            InputSource::Text { file, text } => self.read_text(&file, &text, dylib)?,
+            InputSource::Object { file: name, bytes } => {
                 object_symbols.push((file, object_definitions(&name, &bytes)?));
                 image.objects.push((name, bytes));
                 image.object_inputs.push(file);
                 return Ok(());
             }
             // Members are taken separately.
-            Source::Archive(_) | Source::Undefined(_) => return Ok(()),
+            InputSource::Archive(_) | InputSource::Undefined(_) => return Ok(()),
         };
         module.life = Arc::clone(&image.life);
         let module = Arc::new(module);
@@ -291,7 +291,7 @@ impl Loader {
             let name = static_name(&import.name);
             self.set_function(
                 id,
-                Function {
+                ModuleFunction {
                     module: Arc::clone(module),
                     symbol,
                     name,
@@ -300,14 +300,14 @@ impl Loader {
             );
             let definition = Definition::Function { id };
             let weak = info.linkage != Linkage::Strong && info.linkage != Linkage::Local;
-            names.push(Name {
+            names.push(NewName {
                 name: import.name.clone(),
                 definition,
                 weak,
                 hidden: info.hidden,
             });
         }
-        let functions = names.iter().filter_map(Name::function).collect();
+        let functions = names.iter().filter_map(NewName::function).collect();
         tracker.attach(self.engines().removal_of(&module.life, functions))?;
         self.define_names(tracker, remaining, names)?;
         Ok(count)
@@ -341,7 +341,7 @@ impl Loader {
                         if let Definition::Function { id } = definition {
                             self.resolved_stub(id);
                         }
-                        names.push(Name {
+                        names.push(NewName {
                             name: import.name.clone(),
                             definition,
                             weak,
@@ -358,7 +358,7 @@ impl Loader {
                     let id = self.allocate_stub()?;
                     own.push(id);
                     let definition = Definition::Function { id };
-                    names.push(Name {
+                    names.push(NewName {
                         name: import.name.clone(),
                         definition,
                         weak,

@@ -9,7 +9,7 @@ use uruk_session::Tracker;
 use uruk_tiering::{EntryAddress, Publication, Purpose, VersionError};
 
 use crate::code::body::Body;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::object_file::Apart;
 use crate::code::object_file::ObjectBody;
 use crate::code::object_file::ObjectFile;
@@ -85,7 +85,7 @@ impl Loader {
                 None => self.allocate_stub()?,
             };
             by_place.insert(at, id);
-            names.push(Name {
+            names.push(NewName {
                 name: name.into(),
                 definition: Definition::Function { id },
                 weak,

@@ -21,14 +21,14 @@ use uruk_link::Graph;
 use uruk_session::{Dylib, Tracker};
 
 use crate::code::handles::Handle;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::error::Error;
 use crate::exits;
-use crate::load::holding::Parts;
+use crate::load::holding::HeldParts;
 use crate::load::image::Image;
 use crate::load::loader::Loader;
 
-/// The names, in the order of [`Own`].
+/// The names, in the order of [`OwnDefinitions`].
 const NAMES: [&str; 4] = ["__dso_handle", "atexit", "at_quick_exit", "pthread_atfork"];
 
 /// The end of link names; the number of the image is before it.
@@ -38,7 +38,7 @@ const SUFFIX: &str = ".own";
 const STRIDE: usize = 32;
 
 /// The addresses of an image's own definitions.
-pub(crate) struct Own([u64; NAMES.len()]);
+pub(crate) struct OwnDefinitions([u64; NAMES.len()]);
 
 fn link_name(name: &str, image: u64) -> String {
     format!(
@@ -76,7 +76,7 @@ fn function(load: [u8; 2], handle: u64, target: u64) -> [u8; STRIDE] {
     code
 }
 
-impl Own {
+impl OwnDefinitions {
     /// The address of `name`, if it is one of these.
     pub(crate) fn find(&self, name: &str) -> Option<u64> {
         let at = NAMES.iter().position(|own| *own == name)?;
@@ -120,7 +120,7 @@ impl Loader {
         tracker: &Tracker,
         image: &Image,
         graph: &Graph<'_>,
-    ) -> Result<Option<Own>, Error> {
+    ) -> Result<Option<OwnDefinitions>, Error> {
         let by_modules = image
             .modules
             .iter()
@@ -148,16 +148,16 @@ impl Loader {
         }
         let start = code.address();
         let at = |index: usize| start + (index * STRIDE) as u64;
-        let own = Own([handle, at(0), at(1), at(2)]);
-        let parts = Parts {
+        let own = OwnDefinitions([handle, at(0), at(1), at(2)]);
+        let parts = HeldParts {
             memory: vec![code.seal()?, word.seal()?],
             handle: Some(Handle::new(handle, image.life.root())),
-            ..Parts::default()
+            ..HeldParts::default()
         };
         self.hold(tracker, image, parts, true)?;
         let names = NAMES.iter().zip(own.0).map(|(name, address)| {
             let name = link_name(name, image.suffix());
-            Name::strong(name, Definition::Address(address)).hidden(true)
+            NewName::strong(name, Definition::Address(address)).hidden(true)
         });
         self.define_names(tracker, image.remaining.as_deref(), names.collect())?;
         Ok(Some(own))

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use uruk_link::{Kind as LinkKind, LinkError, Linked, Placed, Placement};
 
-use crate::code::holding::ThreadLocals;
-use crate::code::names::{Definition, Name};
+use crate::code::holding::ImageThreadLocals;
+use crate::code::names::{Definition, NewName};
 use crate::error::Error;
-use crate::host::listed::Variables;
-use crate::load::image::{Bodies, Image, Yielded};
-use crate::load::labels::{Assembled, Labelled};
-use crate::load::own::Own;
+use crate::host::listed::VariableRanges;
+use crate::load::image::{BodyRanges, Image, YieldedVariables};
+use crate::load::labels::{AssemblyModule, Labelled};
+use crate::load::own::OwnDefinitions;
 use crate::load::weak;
 use crate::version::drafts::Drafts;
 
 /// An image that was placed.
 pub(crate) struct PlacedImage<'g> {
-    pub(super) own: Option<Own>,
-    pub(super) thread_locals: ThreadLocals,
+    pub(super) own: Option<OwnDefinitions>,
+    pub(super) thread_locals: ImageThreadLocals,
     /// Bytes and alignment of thread-locals for which there is no fixed place.
     pub(super) unfixed: Option<(usize, usize)>,
     pub(super) drafts: Drafts,
@@ -64,20 +64,24 @@ pub(super) fn of_thread_locals(cause: LinkError, unfixed: Option<(usize, usize)>
 
 /// The exports of an image.
 #[derive(Default)]
-pub(super) struct Named {
-    pub(super) names: Vec<Name>,
+pub(super) struct ImageExports {
+    pub(super) names: Vec<NewName>,
     /// Starts and ends of sections.
-    pub(super) bounds: Vec<Name>,
+    pub(super) bounds: Vec<NewName>,
     pub(super) labelled: Vec<Labelled>,
 }
 
-impl Named {
-    pub(super) fn of(image: &Image, placed: &PlacedImage<'_>, assembled: &[Assembled]) -> Named {
+impl ImageExports {
+    pub(super) fn of(
+        image: &Image,
+        placed: &PlacedImage<'_>,
+        assembled: &[AssemblyModule],
+    ) -> ImageExports {
         let tls_module = placed.tls_module();
         let placed = &placed.placed;
         let bounds = placed.bounds();
-        let bounds: Vec<Name> = bounds
-            .map(|(name, address)| Name::strong(name, Definition::Address(address)))
+        let bounds: Vec<NewName> = bounds
+            .map(|(name, address)| NewName::strong(name, Definition::Address(address)))
             .collect();
         let mut names = names_of(placed, tls_module, &image.hidden());
         let assembled = assembled.iter();
@@ -85,7 +89,7 @@ impl Named {
             .map(|one| Labelled::new(one, image.suffix(), placed, tls_module))
             .collect();
         names.extend(labelled.iter_mut().flat_map(Labelled::take_names));
-        Named {
+        ImageExports {
             names,
             bounds,
             labelled,
@@ -111,7 +115,11 @@ impl Preempted {
     }
 
     /// The extents of functions, and the bytes of variables.
-    pub(super) fn told(self, linked: &Linked, starts: &Placement) -> (Bodies, Yielded) {
+    pub(super) fn told(
+        self,
+        linked: &Linked,
+        starts: &Placement,
+    ) -> (BodyRanges, YieldedVariables) {
         let bytes = |at: u64, size: u64| -> Vec<u8> {
             let segments = [
                 (starts.code, &linked.code),
@@ -144,7 +152,7 @@ pub(crate) fn names_of(
     placed: &Placed<'_>,
     tls_module: Option<u64>,
     hidden: &HashSet<Box<str>>,
-) -> Vec<Name> {
+) -> Vec<NewName> {
     let shared = placed.definitions().filter(|(d, _)| !weak::is_own(d));
     let names = shared.map(|(definition, address)| {
         let meaning = match (definition.kind, tls_module) {
@@ -154,7 +162,7 @@ pub(crate) fn names_of(
             },
             _ => Definition::Address(address),
         };
-        Name {
+        NewName {
             name: definition.name.into(),
             definition: meaning,
             weak: definition.binding != uruk_link::Binding::Strong,
@@ -171,14 +179,14 @@ fn names_by_address(placed: &Placed<'_>) -> HashMap<u64, String> {
 }
 
 /// Extents of exported variables; of a program only, as other images are not searched for them.
-pub(super) fn extents_of(placed: &Placed<'_>, of_program: bool) -> Variables {
+pub(super) fn extents_of(placed: &Placed<'_>, of_program: bool) -> VariableRanges {
     if !of_program {
-        return Variables::default();
+        return VariableRanges::default();
     }
     let shared = placed
         .definitions()
         .filter(|(definition, _)| definition.kind == LinkKind::Data && !definition.hidden);
-    Variables(
+    VariableRanges(
         shared
             .map(|(definition, at)| at..at.saturating_add(definition.size))
             .collect(),

@@ -8,7 +8,7 @@ use uruk_link::Object;
 use crate::error::Error;
 use crate::load::archive::Archives;
 use crate::load::image::Image;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 
 /// The name that clang makes the linker look up (`-u`).
 const RUNTIME: &str = "__llvm_profile_runtime";
@@ -45,11 +45,14 @@ pub(super) fn is_counted(image: &Image) -> Result<bool, Error> {
 
 /// The input that a program with counters needs besides its files, as with clang: the member of an
 /// archive that writes its profile, or else the archive.
-pub(super) fn add_runtime(archives: &mut Archives, image: &Image) -> Result<Vec<Source>, Error> {
+pub(super) fn add_runtime(
+    archives: &mut Archives,
+    image: &Image,
+) -> Result<Vec<InputSource>, Error> {
     archives.mention(RUNTIME.to_owned());
     let members = archives.next(image)?;
     match archive() {
-        Some(file) if members.is_empty() => Ok(vec![Source::read(&file)?]),
+        Some(file) if members.is_empty() => Ok(vec![InputSource::read(&file)?]),
         _ => Ok(members),
     }
 }

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// One input, by kind. LLVM has not read it yet: it does so on a thread that it may stop.
 #[derive(Clone)]
-pub(crate) enum Source {
+pub(crate) enum InputSource {
     Bitcode(Bitcode),
     Text {
         file: String,
@@ -30,70 +30,70 @@ pub(crate) enum Source {
 /// that takes no longer than using another thread.
 const SPARED: usize = 32 << 10;
 
-impl Source {
+impl InputSource {
     /// Whether to try first without another thread: LLVM parses text, and objects never need it.
     pub(crate) fn may_be_spared(&self) -> bool {
-        matches!(self, Source::Bitcode(bitcode) if bitcode.bytes().len() <= SPARED)
+        matches!(self, InputSource::Bitcode(bitcode) if bitcode.bytes().len() <= SPARED)
     }
 
     /// The input's name.
     pub(crate) fn name(&self) -> &str {
         match self {
-            Source::Bitcode(bitcode) => bitcode.name(),
-            Source::Text { file, .. } | Source::Object { file, .. } => file,
-            Source::Archive(archive) => &archive.name,
-            Source::Undefined(name) => name,
+            InputSource::Bitcode(bitcode) => bitcode.name(),
+            InputSource::Text { file, .. } | InputSource::Object { file, .. } => file,
+            InputSource::Archive(archive) => &archive.name,
+            InputSource::Undefined(name) => name,
         }
     }
 
     /// The archive, if it is one.
     pub(crate) fn archive(&self) -> Option<Arc<Archive>> {
         match self {
-            Source::Archive(archive) => Some(Arc::clone(archive)),
+            InputSource::Archive(archive) => Some(Arc::clone(archive)),
             _ => None,
         }
     }
 
     /// Each module of a file of bitcode; any other input is itself.
-    pub(super) fn modules(self) -> Vec<Source> {
+    pub(super) fn modules(self) -> Vec<InputSource> {
         match self {
-            Source::Bitcode(bitcode) => {
+            InputSource::Bitcode(bitcode) => {
                 let modules = bitcode.modules().into_iter();
-                modules.map(Source::Bitcode).collect()
+                modules.map(InputSource::Bitcode).collect()
             }
             other => vec![other],
         }
     }
 
     /// Reads a file and detects its format by its content.
-    pub(crate) fn read(path: &Path) -> Result<Source, Error> {
+    pub(crate) fn read(path: &Path) -> Result<InputSource, Error> {
         let file = path.display().to_string();
         let bytes = uruk_files::read(path).map_err(|cause| Error::File {
             file: file.clone(),
             cause: Arc::new(cause),
         })?;
-        Source::from_bytes(&file, bytes)
+        InputSource::from_bytes(&file, bytes)
     }
 
     /// IR text.
-    pub(crate) fn text(file: &str, text: &str) -> Source {
-        Source::Text {
+    pub(crate) fn text(file: &str, text: &str) -> InputSource {
+        InputSource::Text {
             file: file.to_owned(),
             text: text.to_owned(),
         }
     }
 
     /// Detects the format of `bytes`: bitcode (raw or wrapped), an ELF object, IR text.
-    pub(crate) fn from_bytes(file: &str, bytes: Vec<u8>) -> Result<Source, Error> {
+    pub(crate) fn from_bytes(file: &str, bytes: Vec<u8>) -> Result<InputSource, Error> {
         if bytes.starts_with(b"BC\xC0\xDE") || bytes.starts_with(&[0xDE, 0xC0, 0x17, 0x0B]) {
-            return Ok(Source::Bitcode(Bitcode::read(file, bytes)));
+            return Ok(InputSource::Bitcode(Bitcode::read(file, bytes)));
         }
         if bytes.starts_with(b"!<arch>\n") || bytes.starts_with(THIN) {
             let archive = Archive::from_bytes(file.to_owned(), bytes)?;
-            return Ok(Source::Archive(Arc::new(archive)));
+            return Ok(InputSource::Archive(Arc::new(archive)));
         }
         if bytes.starts_with(b"\x7fELF") {
-            return Ok(Source::Object {
+            return Ok(InputSource::Object {
                 file: file.to_owned(),
                 bytes: bytes.into(),
             });
@@ -103,7 +103,7 @@ impl Source {
                 file: file.to_owned(),
             });
         }
-        Ok(Source::text(file, &text_of(&bytes)))
+        Ok(InputSource::text(file, &text_of(&bytes)))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::fork::sacrificial::{sacrificial, spared};
 use crate::load::image::Image;
 use crate::load::loader::Loader;
 use crate::load::settled::Settled;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::load::started::Started;
 use std::collections::HashSet;
 use uruk_base::Mode;
@@ -28,14 +28,14 @@ impl Loader {
         self: &Arc<Self>,
         tracker: &Tracker,
         remaining: Option<Arc<Remaining>>,
-        sources: Vec<Source>,
+        sources: Vec<InputSource>,
         mode: Mode,
         settled: Option<Settled>,
     ) -> Result<(Image, Option<Started>), Error> {
         let (core, tracker) = (Arc::clone(self), tracker.clone());
         let file = sources
             .iter()
-            .map(Source::name)
+            .map(InputSource::name)
             .collect::<Vec<_>>()
             .join(", ");
         let lost = move |message: &str| {
@@ -45,9 +45,12 @@ impl Loader {
                 message: message.to_owned(),
             })
         };
-        let no_bitcode = sources
-            .iter()
-            .all(|source| matches!(source, Source::Object { .. } | Source::Undefined(_)));
+        let no_bitcode = sources.iter().all(|source| {
+            matches!(
+                source,
+                InputSource::Object { .. } | InputSource::Undefined(_)
+            )
+        });
         let work = move || core.load_here(&tracker, remaining, sources, mode, settled);
         if no_bitcode {
             // LLVM is not involved, and a thread costs more than the link.
@@ -63,7 +66,7 @@ impl Loader {
         self: &Arc<Self>,
         tracker: &Tracker,
         remaining: Option<Arc<Remaining>>,
-        source: &Source,
+        source: &InputSource,
     ) -> Option<Result<(Image, Option<Started>), Error>> {
         if !source.may_be_spared() {
             return None;
@@ -76,7 +79,7 @@ impl Loader {
         self: &Arc<Self>,
         tracker: &Tracker,
         remaining: Option<Arc<Remaining>>,
-        sources: Vec<Source>,
+        sources: Vec<InputSource>,
         mode: Mode,
         settled: Option<Settled>,
     ) -> Result<(Image, Option<Started>), Error> {

@@ -16,7 +16,7 @@ pub(crate) struct Started {
     /// Words to be filled with the result of a resolver: address of the word, and of the resolver.
     pub(crate) ifuncs: Vec<(u64, u64)>,
     /// Definitions of libraries that the program owns when it runs.
-    pub(crate) copied: Vec<Copied>,
+    pub(crate) copied: Vec<CopiedDefinition>,
 }
 
 impl Started {
@@ -40,13 +40,13 @@ impl Started {
 
 /// A definition that libraries must use instead of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Copied {
+pub(crate) struct CopiedDefinition {
     /// The name in the program's objects.
     pub(crate) name: CString,
     pub(crate) content: Content,
 }
 
-/// The kind of a [`Copied`] definition.
+/// The kind of a [`CopiedDefinition`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A variable, with its place and size in the library, and all names it has there.

@@ -31,7 +31,7 @@ use uruk_files::OwnFile;
 use crate::error::Error;
 use crate::error::input::Rejection;
 use crate::fork;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 
 /// Limits of the child that reads an untrusted input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,11 +67,11 @@ const LOOK: c_int = 50;
 
 impl InputLimits {
     /// Makes a child read `source`. Without a pass: the fork closes the gate.
-    pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
+    pub(crate) fn admit(&self, source: &InputSource) -> Result<(), Error> {
         match source {
             // LLVM does not read it, and its reader checks every bound.
-            Source::Object { .. } | Source::Undefined(_) => return Ok(()),
-            Source::Archive(archive) => {
+            InputSource::Object { .. } | InputSource::Undefined(_) => return Ok(()),
+            InputSource::Archive(archive) => {
                 let mut members = 0..archive.len();
                 return members.try_for_each(|member| self.admit(&archive.source(member)?));
             }
@@ -215,11 +215,13 @@ pub fn read_apart(name: &str, bitcode: &[u8]) -> Result<(), Error> {
     })
 }
 
-fn read(source: &Source) -> Result<(), CodegenError> {
+fn read(source: &InputSource) -> Result<(), CodegenError> {
     match source {
-        Source::Bitcode(bitcode) => uruk_codegen::inspect(bitcode),
-        Source::Text { file, text } => uruk_codegen::inspect(&Bitcode::from_ir_text(file, text)?),
-        Source::Object { .. } | Source::Archive(_) | Source::Undefined(_) => Ok(()),
+        InputSource::Bitcode(bitcode) => uruk_codegen::inspect(bitcode),
+        InputSource::Text { file, text } => {
+            uruk_codegen::inspect(&Bitcode::from_ir_text(file, text)?)
+        }
+        InputSource::Object { .. } | InputSource::Archive(_) | InputSource::Undefined(_) => Ok(()),
     }
 }
 

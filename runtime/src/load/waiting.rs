@@ -23,26 +23,26 @@ use crate::error::Missing;
 
 /// The waiting inputs of a session.
 #[derive(Default)]
-pub(crate) struct Waiting(Mutex<Table>);
+pub(crate) struct WaitingInputs(Mutex<WaitingTable>);
 
 #[derive(Default)]
-struct Table {
+struct WaitingTable {
     /// Dylibs in which names may be missing.
     dylibs: HashSet<DylibId>,
     /// Inputs by number.
-    inputs: HashMap<u64, Input>,
+    inputs: HashMap<u64, WaitingInput>,
 }
 
 /// An input that was added while it needed missing names.
-struct Input {
+struct WaitingInput {
     dylib: Dylib,
     missing: Vec<Missing>,
     /// The symbol whose lookup links its data and constructors, if they wait.
     init: Option<Symbol>,
 }
 
-impl Waiting {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+impl WaitingInputs {
+    fn lock(&self) -> MutexGuard<'_, WaitingTable> {
         self.0.lock()
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct Surroundings {
 
 /// The range of a search.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum SearchScope {
     Own,
     Linked,
     All,
@@ -75,12 +75,12 @@ impl Surroundings {
         self.find(reach_of_object(symbol, self.program)?, &symbol.name)
     }
 
-    fn find(&self, reach: Reach, name: &str) -> Option<Definition> {
+    fn find(&self, reach: SearchScope, name: &str) -> Option<Definition> {
         let found = match reach {
-            Reach::Own => &self.own,
-            Reach::Linked => &self.linked,
-            Reach::All => &self.all,
-            Reach::ThreadLocals => &self.thread_locals,
+            SearchScope::Own => &self.own,
+            SearchScope::Linked => &self.linked,
+            SearchScope::All => &self.all,
+            SearchScope::ThreadLocals => &self.thread_locals,
         };
         found.get(name).copied()
     }
@@ -92,38 +92,40 @@ pub(crate) fn is_own(definition: &uruk_link::Definition<'_>) -> bool {
     definition.hidden && definition.name.starts_with("DW.ref.")
 }
 
-fn reach_of_symbol(info: &SymbolInfo, program: bool) -> Option<Reach> {
+fn reach_of_symbol(info: &SymbolInfo, program: bool) -> Option<SearchScope> {
     let grouped = info.linkage == Linkage::Strong && info.comdat.is_some();
     match info.linkage {
-        Linkage::Common => Some(Reach::Own),
+        Linkage::Common => Some(SearchScope::Own),
         Linkage::Weak | Linkage::Strong if info.linkage == Linkage::Weak || grouped => {
             Some(match info.kind {
-                _ if info.hidden => Reach::Own,
-                Kind::Data if !program || info.odr => Reach::All,
-                Kind::ThreadLocal if !program || info.odr => Reach::ThreadLocals,
-                _ => Reach::Linked,
+                _ if info.hidden => SearchScope::Own,
+                Kind::Data if !program || info.odr => SearchScope::All,
+                Kind::ThreadLocal if !program || info.odr => SearchScope::ThreadLocals,
+                _ => SearchScope::Linked,
             })
         }
         _ => None,
     }
 }
 
-fn reach_of_object(symbol: &ObjectSymbol, program: bool) -> Option<Reach> {
+fn reach_of_object(symbol: &ObjectSymbol, program: bool) -> Option<SearchScope> {
     match symbol {
         ObjectSymbol { strong: true, .. } => None,
-        ObjectSymbol { common: true, .. } | ObjectSymbol { hidden: true, .. } => Some(Reach::Own),
+        ObjectSymbol { common: true, .. } | ObjectSymbol { hidden: true, .. } => {
+            Some(SearchScope::Own)
+        }
         ObjectSymbol {
             thread_local: true,
             grouped,
             ..
-        } if !program || *grouped => Some(Reach::ThreadLocals),
+        } if !program || *grouped => Some(SearchScope::ThreadLocals),
         // C++ puts its equal definitions into groups; no other mark exists.
         ObjectSymbol {
             data: true,
             far: true,
             grouped,
             ..
-        } if !program || *grouped => Some(Reach::All),
-        _ => Some(Reach::Linked),
+        } if !program || *grouped => Some(SearchScope::All),
+        _ => Some(SearchScope::Linked),
     }
 }

@@ -15,32 +15,32 @@ use std::sync::{Arc, Weak};
 use uruk_base::FunctionId;
 use uruk_reclaim::IdMap;
 
-use super::watch::Watched;
+use super::watch::WatchedLoops;
 use crate::code::loops::{Loops, Passes};
 
 /// The list of loops; see the module.
 #[derive(Default)]
 pub(crate) struct List {
-    entries: Vec<Entry>,
+    entries: Vec<WatchedEntry>,
     /// The loops of a function's versions, and of its continuations', by its index.
     of: IdMap<u32, Vec<Weak<Loops>>>,
 }
 
-struct Entry {
+struct WatchedEntry {
     passes: Passes,
     /// Their sum at the last look.
     sum: u32,
     /// Whether a loop is running, or was until the last look.
     busy: bool,
-    watched: Box<Watched>,
+    watched: Box<WatchedLoops>,
 }
 
 impl List {
-    pub(super) fn push(&mut self, loops: &Arc<Loops>, watched: Watched) {
+    pub(super) fn push(&mut self, loops: &Arc<Loops>, watched: WatchedLoops) {
         let of = self.of.entry(loops.whose.index()).or_default();
         of.push(Arc::downgrade(loops));
         let passes = loops.counts();
-        self.entries.push(Entry {
+        self.entries.push(WatchedEntry {
             sum: passes.sum(),
             passes,
             busy: false,
@@ -75,7 +75,7 @@ impl List {
     }
 
     /// Calls `each` for all versions.
-    pub(super) fn each(&mut self, mut each: impl FnMut(&mut Watched)) {
+    pub(super) fn each(&mut self, mut each: impl FnMut(&mut WatchedLoops)) {
         for entry in &mut self.entries {
             each(&mut entry.watched);
         }
@@ -83,7 +83,7 @@ impl List {
 
     /// Calls `each` for versions whose heads were passed since the last time, and for those that it
     /// reported as busy then.
-    pub(super) fn look(&mut self, mut each: impl FnMut(&mut Watched) -> bool) {
+    pub(super) fn look(&mut self, mut each: impl FnMut(&mut WatchedLoops) -> bool) {
         for entry in &mut self.entries {
             let sum = entry.passes.sum();
             if sum == entry.sum && !entry.busy {

@@ -7,8 +7,8 @@ use tracing::debug;
 use uruk_base::FunctionId;
 use uruk_codegen::{Compiled, Start};
 
-use super::watch::Watched;
-use crate::code::body::Function;
+use super::watch::WatchedLoops;
+use crate::code::body::ModuleFunction;
 use crate::code::loops::Loops;
 use crate::code::loops::Origin;
 use crate::code::static_names::continued;
@@ -50,7 +50,7 @@ impl Continuations {
                 }
             }
         }
-        let watched = Watched::new(&loops, compiled, self.events.now());
+        let watched = WatchedLoops::new(&loops, compiled, self.events.now());
         self.watched().push(&loops, watched);
         Ok(Some(loops))
     }
@@ -94,7 +94,7 @@ impl Continuations {
         self: &Arc<Self>,
         loops: &Arc<Loops>,
         place: usize,
-        function: Function,
+        function: ModuleFunction,
         start: Start,
     ) -> Result<FunctionId, Error> {
         let free = {
@@ -115,7 +115,7 @@ impl Continuations {
         };
         self.set_function(
             id,
-            Function {
+            ModuleFunction {
                 name: static_name(&name),
                 origin: Some(Arc::new(origin)),
                 ..function

@@ -117,7 +117,8 @@ impl Continuations {
 
     /// Forgets requests in the child of a fork: no requested continuation will be made there.
     pub(crate) fn after_fork_child(&self) {
-        self.watched().each(crate::loops::watch::Watched::forget);
+        self.watched()
+            .each(crate::loops::watch::WatchedLoops::forget);
     }
 
     pub(crate) fn forbidden(&self) -> MutexGuard<'_, HashSet<u32>> {

@@ -53,7 +53,7 @@ const STANDS: Duration = Duration::from_millis(200);
 const GIVEN_UP: Duration = Duration::from_secs(5);
 
 /// The loops of a version, and the counts at the last look.
-pub(super) struct Watched {
+pub(super) struct WatchedLoops {
     pub(super) function: FunctionId,
     pub(super) loops: Weak<Loops>,
     facts: Facts,
@@ -71,7 +71,7 @@ pub(super) struct Watched {
     /// At the last look it had just been entered.
     began: bool,
     /// The last request.
-    asked: Option<Asked>,
+    asked: Option<RequestedContinuation>,
     /// Whether the function itself was requested.
     whole: bool,
     /// Whether better code of the function was published at the last look.
@@ -82,7 +82,7 @@ pub(super) struct Watched {
 
 /// A continuation that was requested.
 #[derive(Clone, Copy)]
-struct Asked {
+struct RequestedContinuation {
     place: usize,
     /// How long the version ran on before the offer.
     making: Duration,
@@ -91,10 +91,10 @@ struct Asked {
     waited: Option<Duration>,
 }
 
-impl Watched {
-    pub(super) fn new(loops: &Arc<Loops>, compiled: &Compiled, now: Duration) -> Watched {
+impl WatchedLoops {
+    pub(super) fn new(loops: &Arc<Loops>, compiled: &Compiled, now: Duration) -> WatchedLoops {
         let count = loops.heads.len();
-        Watched {
+        WatchedLoops {
             function: loops.function,
             loops: Arc::downgrade(loops),
             facts: Facts {
@@ -249,10 +249,11 @@ impl Watched {
 
     /// True while a continuation is made, or waits for a thread to pass.
     fn waits(&self, loops: &Loops) -> bool {
-        self.asked.is_some_and(|Asked { place, waited, .. }| {
-            let patient = waited.is_none_or(|it| it < PATIENCE);
-            !loops.has_failed(place) && (!loops.is_offered(place) || patient)
-        })
+        self.asked
+            .is_some_and(|RequestedContinuation { place, waited, .. }| {
+                let patient = waited.is_none_or(|it| it < PATIENCE);
+                !loops.has_failed(place) && (!loops.is_offered(place) || patient)
+            })
     }
 }
 
@@ -298,7 +299,7 @@ impl Continuations {
                 && may
                 && let Some(place) = watched.wants(controller, &loops, now, share)
             {
-                watched.asked = Some(Asked {
+                watched.asked = Some(RequestedContinuation {
                     place,
                     making: Duration::ZERO,
                     waited: None,

@@ -28,9 +28,9 @@ use crate::fork::threads;
 use crate::guest::preempt::Exported;
 use crate::guest::{dl, preempt, stacks};
 use crate::host::tls;
-use crate::load::hooks::Hooks;
+use crate::load::hooks::ImageHooks;
 use crate::load::image::Image;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::program::outputs::Outputs;
 use crate::told::recording;
 use crate::told::stats::StatsFormat;
@@ -95,7 +95,7 @@ pub struct Program {
     /// Keeps the workers alive.
     _jit: Jit,
     core: Arc<Session>,
-    hooks: Hooks,
+    hooks: ImageHooks,
     exported: Exported,
     options: ProgramOptions,
     outputs: Outputs,
@@ -104,13 +104,13 @@ pub struct Program {
 }
 
 /// State of the handler that runs at exit, after the program's own `atexit` handlers.
-struct AtExit {
+struct ExitHandlerState {
     core: Arc<Session>,
     image: u64,
     outputs: Outputs,
 }
 
-static AT_EXIT: OnceLock<AtExit> = OnceLock::new();
+static AT_EXIT: OnceLock<ExitHandlerState> = OnceLock::new();
 
 impl Program {
     /// Reads and binds `files` to one image, compiles its data, and checks that every
@@ -122,11 +122,15 @@ impl Program {
         let core = Arc::clone(jit.core());
         let outputs = Outputs::of(&options, &core)?;
         core.become_program();
-        let undefined = options.undefined.iter().cloned().map(Source::Undefined);
-        let files_read = files.iter().map(|file| Source::read(file));
+        let undefined = options
+            .undefined
+            .iter()
+            .cloned()
+            .map(InputSource::Undefined);
+        let files_read = files.iter().map(|file| InputSource::read(file));
         let sources = files_read.chain(undefined.map(Ok));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
-        let archives: Vec<_> = sources.iter().filter_map(Source::archive).collect();
+        let archives: Vec<_> = sources.iter().filter_map(InputSource::archive).collect();
         sources.iter().try_for_each(|source| core.admit(source))?;
         let _busy = gate::enter();
         core.set_dump_asm(&options.dump_asm);
@@ -163,7 +167,7 @@ impl Program {
         }
         let preempts = options.preempt_libraries;
         core.warn_of_interposers(&image, |name| preempts && preempt::is_seen(name));
-        let hooks = Hooks::of(&core, &image, &started);
+        let hooks = ImageHooks::of(&core, &image, &started);
         // Copied variables belong to libraries, even if the program's names do not preempt theirs.
         let exported = Exported::of(&core, preempts.then_some(&image), &started.copied);
         Ok(Program {
@@ -211,13 +215,13 @@ impl Program {
         // calls them; words are the linker's, not read before.
         unsafe {
             self.hooks.resolve_ifuncs(&self.core);
-            let at_exit = AtExit {
+            let at_exit = ExitHandlerState {
                 core: Arc::clone(&self.core),
                 image: self.hooks.image,
                 outputs,
             };
             // Natively they run even if a constructor ends the process.
-            let Hooks { image, life, .. } = &self.hooks;
+            let ImageHooks { image, life, .. } = &self.hooks;
             self.core
                 .note_destructors(*image, life, &self.hooks.destructors);
             // A process runs one program: `run` never returns.
@@ -279,7 +283,7 @@ unsafe extern "C-unwind" fn write_outputs(status: c_int, _: *mut c_void) {
 /// Writes the outputs before the program gives up the necessary system calls: the runtime's state
 /// does not change afterwards.
 fn write_outputs_early(core: &Session) {
-    let of = |at_exit: &&AtExit| std::ptr::eq(&raw const *at_exit.core, core);
+    let of = |at_exit: &&ExitHandlerState| std::ptr::eq(&raw const *at_exit.core, core);
     if let Some(at_exit) = AT_EXIT.get().filter(of) {
         at_exit.outputs.write(core, 0);
     }

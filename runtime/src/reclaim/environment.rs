@@ -16,8 +16,8 @@ use uruk_reclaim::{
 use uruk_roots::{How, Why};
 use uruk_tiering::{EntryAddress, FunctionVersions};
 
-use crate::code::blocks::{Shape, Table, View};
-use crate::code::records::Place;
+use crate::code::blocks::{BlockTable, VersionShape, View};
+use crate::code::records::VersionPlace;
 use crate::error::Error;
 use crate::fork::threads;
 use crate::reclaim::Reclaim;
@@ -36,8 +36,8 @@ const ANSWER: Duration = Duration::from_millis(20);
 
 /// The working data of the reclaiming thread.
 #[derive(Default)]
-pub(crate) struct Hands {
-    pub(crate) table: Table,
+pub(crate) struct ReclaimState {
+    pub(crate) table: BlockTable,
     pub(crate) generation: u64,
     /// Code of versions that were freed, for recordings of the run.
     kept: HashMap<VersionId, (u64, Vec<u8>)>,
@@ -46,9 +46,9 @@ pub(crate) struct Hands {
     bytes: Vec<u8>,
 }
 
-impl Hands {
-    pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Reclaim>) -> Work<'a> {
-        Work { hands: self, core }
+impl ReclaimState {
+    pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Reclaim>) -> ReclaimWork<'a> {
+        ReclaimWork { hands: self, core }
     }
 
     /// The bytes of a version and the address of its first.
@@ -87,13 +87,13 @@ fn space(number: usize) -> Space {
     }
 }
 
-pub(crate) struct Work<'a> {
-    hands: &'a mut Hands,
+pub(crate) struct ReclaimWork<'a> {
+    hands: &'a mut ReclaimState,
     core: &'a Arc<Reclaim>,
 }
 
 /// How a block is copied: its number, size and alignment.
-struct Wanted {
+struct WantedCopy {
     at: usize,
     size: usize,
     align: usize,
@@ -101,14 +101,14 @@ struct Wanted {
 
 /// Memory for copies, each with its index among the blocks, and the reason why the next one has
 /// none.
-struct Room {
+struct CopyMemory {
     drafts: Vec<(usize, Draft)>,
     full: Option<(usize, CopyError)>,
 }
 
-impl Work<'_> {
+impl ReclaimWork<'_> {
     /// Memory for as many copies as fit.
-    fn room(&self, wanted: &[Wanted]) -> Room {
+    fn room(&self, wanted: &[WantedCopy]) -> CopyMemory {
         let heap = &self.core.heap;
         let mut drafts: Vec<(usize, Draft)> = Vec::with_capacity(wanted.len());
         while let Some(next) = wanted.get(drafts.len()) {
@@ -125,11 +125,11 @@ impl Work<'_> {
                 Ok(draft) => drafts.push((next.at, draft)),
                 Err(_) => {
                     let full = Some((next.at, self.full(next.size)));
-                    return Room { drafts, full };
+                    return CopyMemory { drafts, full };
                 }
             }
         }
-        Room { drafts, full: None }
+        CopyMemory { drafts, full: None }
     }
 
     fn full(&self, asked: usize) -> CopyError {
@@ -141,7 +141,7 @@ impl Work<'_> {
 
     /// Copies a block into a draft, relocated.
     fn write(&mut self, from: BlockId, mut draft: Draft) -> Result<Sealed, CopyError> {
-        let Hands { table, bytes, .. } = &mut *self.hands;
+        let ReclaimState { table, bytes, .. } = &mut *self.hands;
         let code = table.get(from).ok_or(CopyError::Superseded)?;
         let Some(moves) = &code.shape.moves else {
             return Err(CopyError::Fixed(Fixed::Unrecorded));
@@ -193,7 +193,7 @@ fn joined(blocks: &[Block]) -> Vec<Range<u64>> {
     runs
 }
 
-impl Environment for Work<'_> {
+impl Environment for ReclaimWork<'_> {
     fn fork_generation(&self) -> u64 {
         self.hands.generation
     }
@@ -235,10 +235,10 @@ impl Environment for Work<'_> {
             }));
             if let Some((code, Some(moves))) = moves {
                 let (size, align) = (code.memory.len(), moves.align());
-                wanted.push(Wanted { at, size, align });
+                wanted.push(WantedCopy { at, size, align });
             }
         }
-        let Room { drafts, full } = self.room(&wanted);
+        let CopyMemory { drafts, full } = self.room(&wanted);
         let mut copies = Vec::with_capacity(drafts.len());
         for (at, draft) in drafts {
             let block = &blocks[at];
@@ -278,7 +278,7 @@ impl Environment for Work<'_> {
         let mut places = Vec::with_capacity(copies.len());
         let swing = |((old, new), versions): (&(Block, Block), Option<Arc<FunctionVersions>>)| {
             let (from, to) = (table.get(old.id)?, table.get(new.id)?);
-            let Shape {
+            let VersionShape {
                 function, version, ..
             } = *to.shape;
             let function = function?;
@@ -290,7 +290,7 @@ impl Environment for Work<'_> {
             if !moved && !engines.moved(function, version, before, after) {
                 return None;
             }
-            places.push(Place {
+            places.push(VersionPlace {
                 function,
                 version,
                 entry: to.entry(),

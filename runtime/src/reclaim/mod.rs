@@ -43,7 +43,7 @@ use crate::host::clock::clock;
 use crate::tuning::Tuning;
 use std::ops::Deref;
 
-use environment::Hands;
+use environment::ReclaimState;
 use notes::apply;
 pub use registered::RegisteredStack;
 use stays::Stays;
@@ -72,7 +72,7 @@ const RENEWED_AFTER: u64 = 64;
 
 /// State of the memory of a session's code.
 pub(crate) struct Reclaim {
-    state: Mutex<State>,
+    state: Mutex<ReclaimerState>,
     /// Requests up to this one are done.
     answered: AtomicU64,
     /// Why no code is freed, if that is so.
@@ -100,9 +100,9 @@ impl Drop for Reclaim {
     }
 }
 
-struct State {
+struct ReclaimerState {
     engine: Engine,
-    hands: Hands,
+    hands: ReclaimState,
     /// When to give up the versions that these replaced; earliest first.
     aging: VecDeque<(Duration, FunctionId, VersionId)>,
 }
@@ -110,9 +110,9 @@ struct State {
 impl Reclaim {
     pub(crate) fn new(config: &Config, tuning: Arc<Tuning>) -> Arc<Reclaim> {
         Arc::new(Reclaim {
-            state: Mutex::new(State {
+            state: Mutex::new(ReclaimerState {
                 engine: Engine::new(config, 0),
-                hands: Hands::default(),
+                hands: ReclaimState::default(),
                 aging: VecDeque::new(),
             }),
             answered: AtomicU64::new(0),
@@ -134,7 +134,7 @@ impl Reclaim {
         self.stays.is_for_good()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ReclaimerState> {
         self.state.lock()
     }
 
@@ -307,7 +307,7 @@ impl Reclaim {
             self.tell_of_staying();
             return Step::Idle { until: None };
         }
-        let State {
+        let ReclaimerState {
             engine,
             hands,
             aging,
@@ -341,7 +341,7 @@ impl Reclaim {
 }
 
 impl Reclaim {
-    fn read_notes(&self, state: &mut State, now: Nanos) {
+    fn read_notes(&self, state: &mut ReclaimerState, now: Nanos) {
         for note in self.notes.take() {
             match note {
                 Note::Superseded(function, version) => {

@@ -4,16 +4,16 @@ use tracing::warn;
 use uruk_base::FunctionId;
 use uruk_reclaim::{Block, Engine, Nanos, Span};
 
-use crate::code::blocks::{Piece, Table};
+use crate::code::blocks::{BlockTable, NewBlock};
 use crate::code::notes::Note;
 
 use super::environment::space_of;
 
 /// Applies a note to the engine.
-pub(super) fn apply(engine: &mut Engine, table: &mut Table, note: Note, now: Nanos) {
+pub(super) fn apply(engine: &mut Engine, table: &mut BlockTable, note: Note, now: Nanos) {
     let told = match note {
         Note::Live(piece) => {
-            let Piece {
+            let NewBlock {
                 function,
                 version,
                 fixed,

@@ -18,11 +18,11 @@ pub(super) struct Stays {
     /// There is a final reason. Relaxed: set before the cycle that could free, or seen by the next
     /// one; a cycle that is under way drops its own answer.
     for_good: AtomicBool,
-    known: Mutex<Known>,
+    known: Mutex<StayReasons>,
 }
 
 #[derive(Default)]
-struct Known {
+struct StayReasons {
     /// The first final reason.
     lasting: Option<String>,
     /// The reason why the last cycle failed.
@@ -31,7 +31,7 @@ struct Known {
     told: Vec<String>,
 }
 
-impl Known {
+impl StayReasons {
     fn cause(&self) -> Option<&String> {
         self.lasting.as_ref().or(self.passing.as_ref())
     }
@@ -71,7 +71,7 @@ impl Stays {
         Some(cause)
     }
 
-    fn known(&self) -> uruk_base::locks::MutexGuard<'_, Known> {
+    fn known(&self) -> uruk_base::locks::MutexGuard<'_, StayReasons> {
         self.known.lock()
     }
 }

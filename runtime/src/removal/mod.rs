@@ -17,13 +17,13 @@ use uruk_session::{Dylib, Resource, Tracker};
 use uruk_tiering::Next;
 
 use crate::code::body::Body;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::life::Life;
 use crate::code::static_names::LOCAL_MARKER;
 use crate::error::Error;
 use crate::fork::gate;
-use crate::load::hooks::Hooks;
-use crate::load::source::Source;
+use crate::load::hooks::ImageHooks;
+use crate::load::source::InputSource;
 use crate::session::Session;
 use uruk_base::Mode;
 
@@ -38,7 +38,11 @@ impl Session {
     }
 
     /// Adds an input under `tracker`: all of it, or nothing.
-    pub(crate) fn add(self: &Arc<Self>, tracker: &Tracker, source: Source) -> Result<(), Error> {
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        tracker: &Tracker,
+        source: InputSource,
+    ) -> Result<(), Error> {
         let _pass = gate::enter();
         let mut attempts = 1..=ATTEMPTS;
         let mut spared = source.may_be_spared();
@@ -79,7 +83,7 @@ impl Session {
                 }
             }
         };
-        let hooks = started.map(|started| Hooks::of(self, &image, &started));
+        let hooks = started.map(|started| ImageHooks::of(self, &image, &started));
         if let Err(cause) = own.transfer_to(tracker) {
             remaining.remove();
             return Err(cause.into());
@@ -188,7 +192,7 @@ impl Session {
         };
         match body {
             // It never had a name.
-            Some(Body::Module(Function {
+            Some(Body::Module(ModuleFunction {
                 origin: Some(_), ..
             })) => {}
             Some(Body::Module(function)) => {

@@ -5,12 +5,17 @@ use std::sync::Arc;
 use uruk_base::FunctionId;
 use uruk_session::{Dylib, Symbol};
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::session::Session;
 
 impl Session {
     /// Whether `symbol` of `dylib` is the name of a function, and no alias of it.
-    pub(crate) fn is_named(&self, function: &Function, dylib: &Dylib, symbol: Symbol) -> bool {
+    pub(crate) fn is_named(
+        &self,
+        function: &ModuleFunction,
+        dylib: &Dylib,
+        symbol: Symbol,
+    ) -> bool {
         let plan = function.module.plan();
         let name = self.names.session().name(symbol);
         function.origin.is_none()

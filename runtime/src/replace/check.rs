@@ -6,7 +6,7 @@ use uruk_base::FunctionId;
 use uruk_codegen::{Kind, Linkage, SymbolId};
 use uruk_session::Dylib;
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::module::Module;
 use crate::code::names::Definition;
 use crate::error::Error;
@@ -113,7 +113,7 @@ impl Replacing {
             return Ok(());
         }
         for &(id, symbol) in &planned.members {
-            let Some(Function {
+            let Some(ModuleFunction {
                 module: owner,
                 symbol: at,
                 ..

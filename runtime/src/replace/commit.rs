@@ -46,7 +46,7 @@ use crate::replace::state::Replacing;
 
 use super::dependents::Plans;
 use super::migrate::{Move, Moved};
-use super::prepare::Code;
+use super::prepare::BuiltCode;
 use super::publish::{Barrier, Garbage, Published, Staged};
 use super::quiet::OldCode;
 use super::state::{Manner, Old, Set};
@@ -95,7 +95,7 @@ impl Way {
 
 /// The code that a function gets.
 pub(super) enum What {
-    Code(Box<Code>),
+    Code(Box<BuiltCode>),
     /// Code of an object file.
     Object(ObjectCode),
     Restored(Old),
@@ -104,7 +104,7 @@ pub(super) enum What {
 }
 
 /// The outcome of a commit.
-pub(super) struct Done {
+pub(super) struct CommittedSet {
     pub(super) set: Set,
     pub(super) dependents: Vec<FunctionId>,
     /// How long no call of a member could begin.
@@ -116,12 +116,12 @@ pub(super) struct Done {
 }
 
 /// The functions that a set affects: its members and their dependents.
-struct Reach {
+struct AffectedFunctions {
     members: HashSet<FunctionId>,
     /// Plans that hold after the commit.
     plans: Plans,
     /// Dependents that were found so far, compiled again.
-    recompiled: HashMap<FunctionId, Code>,
+    recompiled: HashMap<FunctionId, BuiltCode>,
 }
 
 impl Replacing {
@@ -131,10 +131,10 @@ impl Replacing {
         changes: Vec<Change>,
         way: Way,
         level: Level,
-    ) -> Result<Done, (Error, Vec<Change>)> {
+    ) -> Result<CommittedSet, (Error, Vec<Change>)> {
         let mut reach = {
             let _pass = gate::enter();
-            Reach {
+            AffectedFunctions {
                 members: changes.iter().map(|change| change.id).collect(),
                 plans: self.next_plans(&changes),
                 recompiled: HashMap::new(),
@@ -185,7 +185,7 @@ impl Replacing {
     }
 
     /// Step 1: compiles the dependents that appeared since.
-    fn recompile_dependents(self: &Arc<Self>, reach: &mut Reach) -> Result<(), Error> {
+    fn recompile_dependents(self: &Arc<Self>, reach: &mut AffectedFunctions) -> Result<(), Error> {
         let dependents = self.dependents(&reach.members).published.into_iter();
         let missing: Vec<FunctionId> = dependents
             .filter(|id| !reach.recompiled.contains_key(id))
@@ -203,7 +203,7 @@ impl Replacing {
     /// on a member by now.
     fn stage_rest(
         self: &Arc<Self>,
-        reach: &mut Reach,
+        reach: &mut AffectedFunctions,
         way: &Way,
         deadline: Option<Instant>,
         none_publish: bool,
@@ -228,7 +228,7 @@ impl Replacing {
     /// `stage_rest`.
     fn stage_reach(
         self: &Arc<Self>,
-        reach: &Reach,
+        reach: &AffectedFunctions,
         way: &Way,
         deadline: Option<Instant>,
         none_publish: bool,
@@ -277,12 +277,12 @@ impl Replacing {
         self: &Arc<Self>,
         mut changes: Vec<Change>,
         way: Way,
-        reach: Reach,
+        reach: AffectedFunctions,
         mut staged: Staged,
         mut committing: Committing<'_>,
         fallback: HashSet<FunctionId>,
-    ) -> Done {
-        let Reach {
+    ) -> CommittedSet {
+        let AffectedFunctions {
             members,
             plans,
             recompiled,
@@ -325,7 +325,7 @@ impl Replacing {
         drop(garbage.old);
         self.keep_budget();
         self.notes.start();
-        Done {
+        CommittedSet {
             set: Set {
                 number,
                 before,

@@ -15,7 +15,7 @@ use crate::replace::state::Replacing;
 use crate::version::BodyOf;
 
 use super::commit::Change;
-use super::prepare::Code;
+use super::prepare::BuiltCode;
 
 /// Plans that hold after the commit, with their modules.
 pub(super) type Plans = Vec<(Arc<Module>, Arc<ModulePlan>)>;
@@ -73,7 +73,7 @@ impl Replacing {
         self: &Arc<Self>,
         functions: Vec<FunctionId>,
         plans: &Plans,
-    ) -> Result<Vec<(FunctionId, Code)>, Error> {
+    ) -> Result<Vec<(FunctionId, BuiltCode)>, Error> {
         let plans = plans.clone();
         let what = String::from("what depends on a replaced function");
         self.on_compile_thread(what, move |core| {

@@ -23,7 +23,7 @@ use super::plan::Planned;
 
 /// Constructors and destructors of an input: priority, address and name.
 #[derive(Default)]
-pub(super) struct Hooks {
+pub(super) struct InputHooks {
     /// Number of the image.
     pub(super) image: u64,
     pub(super) life: Arc<Life>,
@@ -34,7 +34,7 @@ pub(super) struct Hooks {
     pub(super) again: Vec<String>,
 }
 
-impl Hooks {
+impl InputHooks {
     /// Names of all of them.
     pub(super) fn names(self) -> Vec<String> {
         let hooks = self.constructors.into_iter().chain(self.destructors);
@@ -46,7 +46,7 @@ impl Hooks {
 }
 
 /// The image whose destructors run at a program's exit.
-struct AtExit {
+struct ExitDestructors {
     core: Weak<Replacing>,
     image: u64,
 }
@@ -59,12 +59,12 @@ impl Replacing {
         module: &Module,
         planned: &Planned,
         entries: &HashMap<FunctionId, u64>,
-    ) -> Hooks {
+    ) -> InputHooks {
         let summary = module.readers.summary();
-        let mut hooks = Hooks {
+        let mut hooks = InputHooks {
             image: planned.image,
             life: Arc::clone(&module.life),
-            ..Hooks::default()
+            ..InputHooks::default()
         };
         let of = |entry: &uruk_codegen::Structor| {
             let base = function_base(summary, entry.function)?;
@@ -96,7 +96,7 @@ impl Replacing {
     /// # Errors
     /// An error or panic of a function of the host, or a trap, in a constructor, outside a program.
     /// Those after it are not run.
-    pub(super) fn run_hooks(self: &Arc<Self>, hooks: Hooks) -> Result<Vec<String>, Error> {
+    pub(super) fn run_hooks(self: &Arc<Self>, hooks: InputHooks) -> Result<Vec<String>, Error> {
         let nothing = [std::ptr::null()];
         let lent = self.lend_turn();
         for &(_, address, _) in &hooks.constructors {
@@ -118,7 +118,7 @@ impl Replacing {
         }
         self.note_destructors(hooks.image, &hooks.life, &destructors);
         if self.is_program() {
-            let what = AtExit {
+            let what = ExitDestructors {
                 core: Arc::downgrade(self),
                 image: hooks.image,
             };
@@ -132,7 +132,7 @@ impl Replacing {
 
 unsafe extern "C-unwind" fn run_at_exit(what: *mut c_void) {
     // SAFETY: `run_hooks` registered it with a box, once.
-    let AtExit { core, image } = *unsafe { Box::from_raw(what.cast::<AtExit>()) };
+    let ExitDestructors { core, image } = *unsafe { Box::from_raw(what.cast::<ExitDestructors>()) };
     // The core of a program lives until the process ends.
     let Some(core) = core.upgrade() else { return };
     while let Some(address) = core.next_destructor(|of, _| of == image) {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use uruk_codegen::Bitcode;
 
 use crate::error::Error;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 
 #[derive(Clone)]
-pub(super) enum Input {
+pub(super) enum ReplacementInput {
     Bitcode(Arc<[u8]>),
     Ir(String),
     Object(Arc<[u8]>),
@@ -17,28 +17,28 @@ pub(super) enum Input {
     File(Arc<[u8]>),
 }
 
-impl fmt::Debug for Input {
+impl fmt::Debug for ReplacementInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Input::Bitcode(bytes) => write!(f, "{} bytes of bitcode", bytes.len()),
-            Input::File(bytes) => write!(f, "{} bytes", bytes.len()),
-            Input::Ir(text) => write!(f, "{} bytes of IR", text.len()),
-            Input::Object(bytes) => write!(f, "{} bytes of an object file", bytes.len()),
+            ReplacementInput::Bitcode(bytes) => write!(f, "{} bytes of bitcode", bytes.len()),
+            ReplacementInput::File(bytes) => write!(f, "{} bytes", bytes.len()),
+            ReplacementInput::Ir(text) => write!(f, "{} bytes of IR", text.len()),
+            ReplacementInput::Object(bytes) => write!(f, "{} bytes of an object file", bytes.len()),
         }
     }
 }
 
-impl Input {
+impl ReplacementInput {
     /// Converts it to a source; errors call it `name`.
-    pub(super) fn source(self, name: &str) -> Result<Source, Error> {
+    pub(super) fn source(self, name: &str) -> Result<InputSource, Error> {
         match self {
-            Input::Bitcode(bytes) => Ok(Source::Bitcode(Bitcode::new(name, bytes))),
-            Input::Ir(text) => Ok(Source::text(name, &text)),
-            Input::Object(bytes) => Ok(Source::Object {
+            ReplacementInput::Bitcode(bytes) => Ok(InputSource::Bitcode(Bitcode::new(name, bytes))),
+            ReplacementInput::Ir(text) => Ok(InputSource::text(name, &text)),
+            ReplacementInput::Object(bytes) => Ok(InputSource::Object {
                 file: name.to_owned(),
                 bytes,
             }),
-            Input::File(bytes) => Source::from_bytes(name, bytes.to_vec()),
+            ReplacementInput::File(bytes) => InputSource::from_bytes(name, bytes.to_vec()),
         }
     }
 }

@@ -36,7 +36,7 @@ use uruk_codegen::{Described, Mismatch, Start, matching};
 use super::Replacement;
 use super::quiet::{OldCode, OnStacks, SCAN};
 use crate::code::body::Body;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::loops::Loops;
 use crate::code::module::Module;
 use crate::error::Error;
@@ -148,7 +148,7 @@ struct Led {
     told: usize,
     start: Start,
     /// The function with the new body.
-    function: Function,
+    function: ModuleFunction,
 }
 
 impl Replacing {
@@ -368,7 +368,7 @@ fn note(told: &mut Vec<OldLoop>, it: OldLoop) -> usize {
     })
 }
 
-fn heads_of(function: &Function) -> Result<Vec<Described>, Error> {
+fn heads_of(function: &ModuleFunction) -> Result<Vec<Described>, Error> {
     let module = &function.module;
     let mut reader = module.readers.reader()?;
     let heads = reader.heads_of(&module.plan(), function.symbol);

@@ -66,7 +66,7 @@ use crate::error::replace::Activation;
 use crate::replace::state::Replacing;
 use std::any::Any;
 
-use self::input::Input;
+use self::input::ReplacementInput;
 use self::migrate::Migration;
 use self::quiet::OldCode;
 use self::withdrawal::Withdrawal;
@@ -75,7 +75,7 @@ use self::withdrawal::Withdrawal;
 #[derive(Debug, Clone)]
 pub struct Replacement {
     name: String,
-    input: Input,
+    input: ReplacementInput,
     level: Level,
     allow_signatures: bool,
     allow_parts: bool,
@@ -88,12 +88,12 @@ pub struct Replacement {
 impl Replacement {
     /// From LLVM bitcode.
     pub fn bitcode(name: &str, bytes: impl Into<Arc<[u8]>>) -> Replacement {
-        Replacement::new(name, Input::Bitcode(bytes.into()))
+        Replacement::new(name, ReplacementInput::Bitcode(bytes.into()))
     }
 
     /// From LLVM IR text.
     pub fn ir(name: &str, text: &str) -> Replacement {
-        Replacement::new(name, Input::Ir(text.to_owned()))
+        Replacement::new(name, ReplacementInput::Ir(text.to_owned()))
     }
 
     /// From a module built with inkwell; it is copied.
@@ -116,7 +116,7 @@ impl Replacement {
     /// -fsemantic-interposition -frecord-gcc-switches` or with `-O0 -frecord-gcc-switches`, or with
     /// [`Replacement::allow_parts`].
     pub fn object(name: &str, bytes: impl Into<Arc<[u8]>>) -> Replacement {
-        Replacement::new(name, Input::Object(bytes.into()))
+        Replacement::new(name, ReplacementInput::Object(bytes.into()))
     }
 
     /// From the contents of a file: bitcode, IR text or an object, recognized by its content.
@@ -129,7 +129,10 @@ impl Replacement {
             file: name.clone(),
             cause: Arc::new(cause),
         })?;
-        Ok(Replacement::new(&name, Input::File(bytes.into())))
+        Ok(Replacement::new(
+            &name,
+            ReplacementInput::File(bytes.into()),
+        ))
     }
 
     /// Sets when the functions are exchanged. Default: [`Level::Immediate`].
@@ -217,7 +220,7 @@ impl Replacement {
         self
     }
 
-    fn new(name: &str, input: Input) -> Replacement {
+    fn new(name: &str, input: ReplacementInput) -> Replacement {
         Replacement {
             name: name.to_owned(),
             input,

@@ -23,7 +23,7 @@ use uruk_session::Dylib;
 
 use crate::code::body::Body;
 use crate::code::life::Life;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::object_file::Apart;
 use crate::code::object_file::ObjectBody;
 use crate::code::object_file::ObjectFile;
@@ -36,8 +36,8 @@ use crate::load::placed::Stay;
 use crate::replace::state::Replacing;
 
 use super::commit::{Change, What};
-use super::hooks::Hooks;
-use super::prepare::{Allowed, Names, Prepared, Staging};
+use super::hooks::InputHooks;
+use super::prepare::{Allowed, Prepared, ReportedNames, Staging};
 use crate::error::replace::ReplaceError;
 
 /// How an object's names are bound.
@@ -47,13 +47,13 @@ struct Bound {
     members: Vec<(FunctionId, Box<str>)>,
     /// Functions that get a stub.
     added: Vec<(FunctionId, Box<str>)>,
-    kept: Vec<Kept>,
+    kept: Vec<ExistingVariable>,
     new_data: Vec<String>,
     grouped: HashSet<Box<str>>,
 }
 
 /// A variable that exists.
-struct Kept {
+struct ExistingVariable {
     name: Box<str>,
     size: u64,
     constant: bool,
@@ -89,10 +89,10 @@ impl Binder<'_> {
                 return Err(self.fixed(name, "it has no stub that could lead elsewhere"));
             }
             (Some(Definition::Address(at)), LinkKind::Data) => {
-                self.bound.kept.push(Kept::new(place, Some(at)));
+                self.bound.kept.push(ExistingVariable::new(place, Some(at)));
             }
             (Some(Definition::Tls { .. }), LinkKind::Tls) => {
-                self.bound.kept.push(Kept::new(place, None));
+                self.bound.kept.push(ExistingVariable::new(place, None));
             }
             (Some(_), LinkKind::Function) => {
                 return Err(self.fixed(name, "it is not declared to be a function"));
@@ -249,7 +249,12 @@ impl Replacing {
     }
 
     /// Checks that variables have their old sizes, since they keep their contents.
-    fn check_sizes(&self, dylib: &Dylib, file: &str, kept: &mut [Kept]) -> Result<(), Error> {
+    fn check_sizes(
+        &self,
+        dylib: &Dylib,
+        file: &str,
+        kept: &mut [ExistingVariable],
+    ) -> Result<(), Error> {
         for kept in kept {
             let of_object = self.objects.variable(dylib, &kept.name);
             let (old, old_size) = match of_object {
@@ -289,7 +294,7 @@ impl Replacing {
             if self.body(id).is_none() {
                 self.set_body(id, Body::Object(body));
             }
-            Name::strong(name.clone(), Definition::Function { id })
+            NewName::strong(name.clone(), Definition::Function { id })
         });
         Ok(self
             .names
@@ -345,7 +350,7 @@ impl Replacing {
         let _ = file.functions.set(ids);
         Ok(Prepared {
             changes,
-            names: Names {
+            names: ReportedNames {
                 functions,
                 added: bound.added.iter().map(|(_, n)| n.to_string()).collect(),
                 globals_added: bound.new_data,
@@ -416,7 +421,7 @@ impl Replacing {
 }
 
 /// Constructors and destructors of an object, by the names of the functions at their addresses.
-fn hooks_of(image: &Image, linked: &LinkedImage) -> Hooks {
+fn hooks_of(image: &Image, linked: &LinkedImage) -> InputHooks {
     let name_at = |init: &Init| {
         let name = linked.functions.get(&init.address);
         (
@@ -426,7 +431,7 @@ fn hooks_of(image: &Image, linked: &LinkedImage) -> Hooks {
         )
     };
     let started = &linked.started;
-    Hooks {
+    InputHooks {
         image: image.number,
         life: Arc::clone(&image.life),
         constructors: started.init.iter().map(name_at).collect(),
@@ -444,9 +449,9 @@ fn object_body(file: &Arc<ObjectFile>, name: &str, bound: &Bound) -> ObjectBody 
     }
 }
 
-impl Kept {
-    fn new(place: &Place<'_>, address: Option<u64>) -> Kept {
-        Kept {
+impl ExistingVariable {
+    fn new(place: &Place<'_>, address: Option<u64>) -> ExistingVariable {
+        ExistingVariable {
             name: place.definition.name.into(),
             size: place.definition.size,
             constant: place.constant,
@@ -457,7 +462,11 @@ impl Kept {
 
 /// Checks that constants keep their values, which code that is not replaced may hold. Their sizes
 /// are known to be equal.
-fn check_constants(file: &str, kept: &[Kept], linked: &LinkedImage) -> Result<(), Error> {
+fn check_constants(
+    file: &str,
+    kept: &[ExistingVariable],
+    linked: &LinkedImage,
+) -> Result<(), Error> {
     for kept in kept.iter().filter(|kept| kept.constant) {
         let new = linked.yielded.iter().find(|(name, _)| *name == kept.name);
         let (Some(address), Some((_, new))) = (kept.address, new) else {

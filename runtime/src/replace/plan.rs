@@ -27,7 +27,7 @@ use uruk_base::FunctionId;
 use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
 use uruk_session::Dylib;
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::locals::Locals;
 use crate::code::module::Module;
 use crate::code::names::Definition;
@@ -145,7 +145,7 @@ impl Planner<'_> {
             let Some(Definition::Function { id }) = found else {
                 continue;
             };
-            if let Some(Function { module, .. }) = self.core.function(id)
+            if let Some(ModuleFunction { module, .. }) = self.core.function(id)
                 && !self.planned.old.iter().any(|old| Arc::ptr_eq(old, &module))
             {
                 self.planned.old.push(module);

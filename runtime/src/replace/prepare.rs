@@ -11,10 +11,10 @@ use uruk_session::{Dylib, Tracker};
 use uruk_tiering::Purpose;
 
 use crate::code::body::Body;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::life::Life;
 use crate::code::module::Module;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::static_names::static_name;
 use crate::code::tracked::Tracked;
 use crate::error::Error;
@@ -23,7 +23,7 @@ use crate::fork::sacrificial;
 use crate::load::image::Image;
 use crate::load::input::function_base;
 use crate::load::labels;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::replace::state::Replacing;
 use crate::version::BodyOf;
 use crate::version::build::Built;
@@ -32,12 +32,12 @@ use uruk_base::Mode;
 
 use super::Replacement;
 use super::commit::{Change, What};
-use super::hooks::Hooks;
+use super::hooks::InputHooks;
 use super::migrate::{Migration, Move};
 use super::plan::Planned;
 
 /// Code that was built for a function, with its version number.
-pub(super) struct Code {
+pub(super) struct BuiltCode {
     pub(super) request: Request,
     pub(super) built: Unused,
     pub(super) depends: Arc<[FunctionId]>,
@@ -74,13 +74,13 @@ impl Drop for Unused {
 /// Everything that was prepared for a commit.
 pub(super) struct Prepared {
     pub(super) changes: Vec<Change>,
-    pub(super) names: Names,
-    pub(super) hooks: Hooks,
+    pub(super) names: ReportedNames,
+    pub(super) hooks: InputHooks,
     pub(super) moves: Vec<Move>,
 }
 
 /// Names that are reported to the embedder.
-pub(super) struct Names {
+pub(super) struct ReportedNames {
     /// Functions that are replaced.
     pub(super) functions: Vec<String>,
     pub(super) added: Vec<String>,
@@ -161,22 +161,24 @@ impl Replacing {
     pub(super) fn prepare_source(
         self: &Arc<Self>,
         dylib: &Dylib,
-        source: Source,
+        source: InputSource,
         allowed: &Allowed,
         staging: &Staging,
     ) -> Result<Prepared, Error> {
         match source {
-            Source::Text { file, text } => {
+            InputSource::Text { file, text } => {
                 let bitcode = Bitcode::from_ir_text(&file, &text)?;
                 self.prepare_replacement(dylib, bitcode, allowed, staging)
             }
-            Source::Bitcode(bitcode) => self.prepare_replacement(dylib, bitcode, allowed, staging),
-            Source::Object { file, bytes } => {
+            InputSource::Bitcode(bitcode) => {
+                self.prepare_replacement(dylib, bitcode, allowed, staging)
+            }
+            InputSource::Object { file, bytes } => {
                 self.prepare_object(dylib, &file, &bytes, allowed, staging)
             }
-            Source::Undefined(file) => Err(Error::UnknownFormat { file }),
+            InputSource::Undefined(file) => Err(Error::UnknownFormat { file }),
             // No archive replaces anything.
-            Source::Archive(archive) => Err(Error::UnknownFormat {
+            InputSource::Archive(archive) => Err(Error::UnknownFormat {
                 file: archive.name.clone(),
             }),
         }
@@ -218,7 +220,7 @@ impl Replacing {
         let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
         let functions = changes.iter();
         let functions = functions.map(|change| self.name_of(change.id).to_owned());
-        let names = Names {
+        let names = ReportedNames {
             functions: functions.collect(),
             added: planned.added.iter().map(name).collect(),
             globals_added: planned.new_data.iter().map(name).collect(),
@@ -269,7 +271,7 @@ impl Replacing {
         let mut entries = HashMap::new();
         for &(id, symbol) in &planned.members {
             let name = self.display_name_of(id).unwrap_or(c"?");
-            let function = Function {
+            let function = ModuleFunction {
                 module: Arc::clone(module),
                 symbol,
                 name,
@@ -295,7 +297,7 @@ impl Replacing {
     /// Compiles and links a body for a function, at the tier it runs at, or as first code. It is at
     /// most tier 2: the profile for tier 3 was counted in another body. Over native code, first
     /// code is of tier 2, whose loops could never be left: with `osr` it starts at tier 1.
-    fn prepare_code(self: &Arc<Self>, body: BodyOf, osr: bool) -> Result<Code, Error> {
+    fn prepare_code(self: &Arc<Self>, body: BodyOf, osr: bool) -> Result<BuiltCode, Error> {
         let versions = self.versions.seen(body.id);
         let tier = match versions.published() {
             _ if osr && self.choices.is_over_native() => self.tier_to_leave(),
@@ -321,7 +323,7 @@ impl Replacing {
         self: &Arc<Self>,
         body: BodyOf,
         tier: Tier,
-    ) -> Result<Code, Error> {
+    ) -> Result<BuiltCode, Error> {
         let request = Request {
             ahead: false,
             function: body.id,
@@ -342,7 +344,7 @@ impl Replacing {
             .add_compile(false, built.compiling, built.linking, built.bytes);
         self.tell_compiled(request, &built, None, started);
         let depends = self.depends_of(&body.function, &body.plan, &built);
-        Ok(Code {
+        Ok(BuiltCode {
             request,
             built: Unused {
                 core: Arc::downgrade(self),
@@ -367,14 +369,14 @@ impl Replacing {
             let id = self.allocate_stub()?;
             staging.lock().push(id);
             let link_name = &plan.import(symbol).name;
-            let function = Function {
+            let function = ModuleFunction {
                 module: Arc::clone(module),
                 symbol,
                 name: static_name(link_name),
                 origin: None,
             };
             self.set_function(id, function);
-            let name = Name::strong(link_name.clone(), Definition::Function { id });
+            let name = NewName::strong(link_name.clone(), Definition::Function { id });
             names.push(name.hidden(summary.symbols[symbol.index()].hidden));
         }
         self.names.define(&staging.tracker, names)?;
@@ -391,7 +393,7 @@ impl Replacing {
                 if let Definition::Function { id } = definition {
                     self.resolved_stub(id);
                 }
-                names.push(Name::strong(import.name.clone(), definition).hidden(info.hidden));
+                names.push(NewName::strong(import.name.clone(), definition).hidden(info.hidden));
             }
         }
         self.names.define(&staging.tracker, names)?;

@@ -24,8 +24,8 @@ use crate::version::request::Made;
 
 use super::commit::{Change, Way, What};
 use super::dependents::Plans;
-use super::prepare::Code;
-use super::state::{Before, Old};
+use super::prepare::BuiltCode;
+use super::state::{Old, PriorState};
 use crate::error::replace::ReplaceError;
 
 /// The barrier that holds back calls of a set.
@@ -67,7 +67,7 @@ pub(super) struct Staged {
 }
 
 /// A function that is about to be committed.
-struct Step {
+struct PendingCommit {
     id: FunctionId,
     stage: Stage,
     next: Next,
@@ -171,7 +171,7 @@ impl Replacing {
             let stage = stages.remove(&change.id)?;
             Some(self.ready(change.id, stage, change.next))
         });
-        let steps: Vec<Step> = steps.collect();
+        let steps: Vec<PendingCommit> = steps.collect();
         let mut stepped = Vec::with_capacity(steps.len());
         let barrier = barrier.close();
         stepped.extend(steps.into_iter().map(|step| {
@@ -191,7 +191,7 @@ impl Replacing {
         let before = before
             .into_iter()
             .filter(|(id, _)| members.contains(id))
-            .map(|(id, body)| Before {
+            .map(|(id, body)| PriorState {
                 id,
                 body,
                 kept: kept.remove(&id),
@@ -207,13 +207,13 @@ impl Replacing {
         }
     }
 
-    fn ready(&self, id: FunctionId, stage: Stage, what: What) -> Step {
+    fn ready(&self, id: FunctionId, stage: Stage, what: What) -> PendingCommit {
         let (next, news) = self.next(id, what);
         let fresh = match &next {
             Next::Code { version, .. } => Some(*version),
             _ => None,
         };
-        Step {
+        PendingCommit {
             id,
             stage,
             next,
@@ -265,7 +265,7 @@ impl Replacing {
     fn next(&self, id: FunctionId, what: What) -> (Next, Option<News>) {
         match what {
             What::Code(code) => {
-                let Code {
+                let BuiltCode {
                     request,
                     built,
                     depends,
@@ -372,7 +372,7 @@ impl Replacing {
 
 /// The result of publishing a set.
 pub(super) struct Published {
-    pub(super) before: Vec<Before>,
+    pub(super) before: Vec<PriorState>,
     pub(super) number: u64,
     pub(super) told: Vec<Told>,
     pub(super) closed: Duration,

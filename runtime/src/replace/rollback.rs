@@ -211,7 +211,7 @@ impl Replacing {
         match committed {
             Ok(done) => Ok(self.tell_back(number, &done, begun)),
             Err((cause, changes)) => {
-                let before = changes.into_iter().map(|change| state::Before {
+                let before = changes.into_iter().map(|change| state::PriorState {
                     id: change.id,
                     body: change.body,
                     kept: match change.next {

@@ -25,7 +25,7 @@ use crate::reclaim::Reclaim;
 use std::ops::Deref;
 
 use super::migrate::Moved;
-use super::turns::{Lent, Turn, Turns};
+use super::turns::{Lent, ReplacementTurn, Turns};
 use crate::error::replace::ReplaceError;
 use uruk_base::Level;
 
@@ -33,7 +33,7 @@ use uruk_base::Level;
 const KEPT: usize = 8;
 
 /// The state of a function before a set was committed.
-pub(crate) struct Before {
+pub(crate) struct PriorState {
     pub(crate) id: FunctionId,
     pub(crate) body: Body,
     /// Its code; `None` if it had never been called.
@@ -98,7 +98,7 @@ pub(super) struct Manner {
 /// A committed set, and the data to roll it back.
 pub(crate) struct Set {
     pub(crate) number: u64,
-    pub(crate) before: Vec<Before>,
+    pub(crate) before: Vec<PriorState>,
     pub(super) manner: Manner,
     /// Variables that got new storage.
     pub(super) moved: Vec<Moved>,
@@ -157,12 +157,12 @@ impl Replacing {
     ///
     /// # Errors
     /// [`ReplaceError::Nested`].
-    pub(crate) fn turn(&self) -> Result<Turn<'_>, ReplaceError> {
+    pub(crate) fn turn(&self) -> Result<ReplacementTurn<'_>, ReplaceError> {
         self.turns.take()
     }
 
     /// Takes the turn, if it is free.
-    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
+    pub(crate) fn try_turn(&self) -> Option<ReplacementTurn<'_>> {
         self.turns.try_take()
     }
 
@@ -170,7 +170,7 @@ impl Replacing {
     ///
     /// # Errors
     /// [`ReplaceError::Nested`].
-    pub(super) fn turn_for_first_body(&self) -> Result<Turn<'_>, ReplaceError> {
+    pub(super) fn turn_for_first_body(&self) -> Result<ReplacementTurn<'_>, ReplaceError> {
         self.turns.take_for_first_body()
     }
 

@@ -10,8 +10,8 @@ use crate::replace::SessionHandle;
 use crate::replace::state::Replacing;
 use std::sync::Arc;
 
-use super::commit::Done;
-use super::prepare::Names;
+use super::commit::CommittedSet;
+use super::prepare::ReportedNames;
 use super::quiet::OldCode;
 use super::state::Manner;
 use uruk_base::Level;
@@ -21,12 +21,12 @@ use super::Replacement;
 use crate::replace::loops::OldLoop;
 use crate::replace::rollback::RolledBack;
 
-impl Done {
+impl CommittedSet {
     /// Files the set, and reports it. `begun` is the time when its turn came.
     pub(super) fn finish(
         mut self,
         (core, handle): (&Arc<Replacing>, SessionHandle),
-        names: Names,
+        names: ReportedNames,
         replacement: &Replacement,
         begun: Duration,
         constructors_skipped: Vec<String>,
@@ -75,7 +75,12 @@ impl Done {
 
 impl Replacing {
     /// Reports that the replacement with this number was rolled back.
-    pub(super) fn tell_back(&self, number: u64, done: &Done, begun: Duration) -> RolledBack {
+    pub(super) fn tell_back(
+        &self,
+        number: u64,
+        done: &CommittedSet,
+        begun: Duration,
+    ) -> RolledBack {
         let functions = self.names_of(done.set.before.iter().map(|before| before.id));
         let dependents = self.names_of(done.dependents.iter().copied());
         self.events.tell(|| Event::RolledBack {

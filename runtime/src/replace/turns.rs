@@ -49,7 +49,7 @@ pub(super) struct Turns {
 }
 
 /// The right to replace; one at a time.
-pub(crate) struct Turn<'a> {
+pub(crate) struct ReplacementTurn<'a> {
     turns: &'a Turns,
     borrowed: bool,
 }
@@ -62,7 +62,7 @@ impl Turns {
     ///
     /// # Errors
     /// [`ReplaceError::Nested`].
-    pub(super) fn take(&self) -> Result<Turn<'_>, ReplaceError> {
+    pub(super) fn take(&self) -> Result<ReplacementTurn<'_>, ReplaceError> {
         let me = thread();
         loop {
             match self.step(0, me) {
@@ -76,7 +76,7 @@ impl Turns {
     }
 
     /// A turn, if no thread has one.
-    pub(super) fn try_take(&self) -> Option<Turn<'_>> {
+    pub(super) fn try_take(&self) -> Option<ReplacementTurn<'_>> {
         self.step(0, thread()).ok().map(|()| self.turn(false))
     }
 
@@ -84,7 +84,7 @@ impl Turns {
     ///
     /// # Errors
     /// [`ReplaceError::Nested`].
-    pub(super) fn take_for_first_body(&self) -> Result<Turn<'_>, ReplaceError> {
+    pub(super) fn take_for_first_body(&self) -> Result<ReplacementTurn<'_>, ReplaceError> {
         let me = thread();
         if BORROWS.get() {
             return Err(ReplaceError::Nested);
@@ -111,8 +111,8 @@ impl Turns {
         }
     }
 
-    fn turn(&self, borrowed: bool) -> Turn<'_> {
-        Turn {
+    fn turn(&self, borrowed: bool) -> ReplacementTurn<'_> {
+        ReplacementTurn {
             turns: self,
             borrowed,
         }
@@ -175,7 +175,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ReplacementTurn<'_> {
     fn drop(&mut self) {
         match self.borrowed {
             true => {

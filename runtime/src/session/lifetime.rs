@@ -11,10 +11,10 @@ use tracing::error;
 
 use super::Session;
 use crate::error::Error;
-use crate::fork::hands::Hands;
+use crate::fork::hands::EmbedderThreads;
 use crate::fork::thread::serving::Serving;
 use crate::fork::threads;
-use crate::fork::{self, Member, gate};
+use crate::fork::{self, ForkMember, gate};
 use crate::host::listed;
 use crate::host::room;
 use crate::speculation::work;
@@ -26,7 +26,7 @@ use crate::version::calls;
 /// drops them, or hands them to a thread for code of embedders.
 pub(crate) struct SessionEnd {
     serving: Arc<Serving>,
-    hands: Arc<Hands>,
+    hands: Arc<EmbedderThreads>,
 }
 
 impl SessionEnd {
@@ -95,7 +95,7 @@ impl Session {
     }
 }
 
-impl Member for Session {
+impl ForkMember for Session {
     fn wind_down(&self) {
         self.tiers.pause(true);
         self.tiers.drop_jobs();

@@ -27,11 +27,11 @@ use uruk_heap::HeapConfig;
 use crate::calls::failed::{Context, OnFailure};
 use crate::calls::functions::HostFunctions;
 use crate::code::names::Reporter;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::tools::Tools;
 use crate::error::Error;
 use crate::fork::gate;
-use crate::guarded::asked::Asked;
+use crate::guarded::asked::HandlerRegistration;
 use crate::loops::state::Continuations;
 use crate::reclaim::Reclaim;
 use crate::replace::state::Replacing;
@@ -50,7 +50,7 @@ pub(crate) struct Session {
     pub(crate) before_end: OnceLock<fn(&Session)>,
     pub(crate) on_failure: OnceLock<Box<Context>>,
     /// Handles memory faults as long as the session lives.
-    pub(crate) asked: OnceLock<Asked>,
+    pub(crate) asked: OnceLock<HandlerRegistration>,
     pub(crate) replacing: Arc<Replacing>,
     end: gate::End,
 }
@@ -95,7 +95,7 @@ impl Session {
             reporter,
         })?;
         let overrides = crate::guest::overrides().into_iter();
-        let overrides = overrides.map(|(name, at)| Name::strong(name, Definition::Address(at)));
+        let overrides = overrides.map(|(name, at)| NewName::strong(name, Definition::Address(at)));
         let host = code.names.host().default_tracker()?;
         code.names.define(&host, overrides.collect())?;
         let baseline = Compilers::new(tiers.baseline);

@@ -44,7 +44,7 @@ const MOST_NAPS: usize = 24;
 const SPIN: Duration = Duration::from_micros(60);
 
 /// The next action of a worker.
-enum Turn {
+enum SpeculationStep {
     Compile(FunctionId, Cancellation),
     Read(Arc<Module>),
     /// There is nothing to compile; whether there were news.
@@ -95,21 +95,21 @@ fn work(core: &Arc<Speculation>) {
     while !core.is_stopping() {
         let pass = gate::enter();
         let (panic, tired) = match core.next_ahead(naps < MOST_NAPS) {
-            Turn::Compile(id, cancel) => {
+            SpeculationStep::Compile(id, cancel) => {
                 naps = 0;
                 if let Some(caller) = core.stubs.last_caller() {
                     seat::avoid(caller);
                 }
                 pace.keep(core, || core.compile_ahead(id, &cancel, &lost))
             }
-            Turn::Read(module) => pace.keep(core, || core.read_ahead(&module)),
+            SpeculationStep::Read(module) => pace.keep(core, || core.read_ahead(&module)),
             turn => {
                 drop(pass);
                 // If the session ends before this thread is in line, it is not woken.
                 if !goes_on() {
                     return;
                 }
-                if let Turn::Nap { news } = turn {
+                if let SpeculationStep::Nap { news } = turn {
                     naps = if news { 0 } else { naps + 1 };
                     if let Some(time) = pace.sleep(NAP) {
                         take_rest(&mut pace, time);
@@ -147,26 +147,26 @@ fn replace(core: &Arc<Speculation>, message: &str) {
 impl Speculation {
     /// The next action of the calling worker: if there is nothing to do, it naps if `may_nap`, else
     /// it is in line to be woken.
-    fn next_ahead(self: &Arc<Self>, may_nap: bool) -> Turn {
+    fn next_ahead(self: &Arc<Self>, may_nap: bool) -> SpeculationStep {
         let news = self.learn_first_calls();
         if let Some(module) = self.front().unread.pop() {
-            return Turn::Read(module);
+            return SpeculationStep::Read(module);
         }
         if (news || !may_nap)
             && let Some((id, cancel)) = self.guess_ahead()
         {
             // There may be more guesses.
             self.wake();
-            return Turn::Compile(id, cancel);
+            return SpeculationStep::Compile(id, cancel);
         }
         let mut front = self.front();
         if may_nap || front.news {
-            return Turn::Nap { news };
+            return SpeculationStep::Nap { news };
         }
         if !front.over {
             front.idle.push(std::thread::current());
         }
-        Turn::Wait
+        SpeculationStep::Wait
     }
 
     /// The function to be compiled next, by the guesses; noted as under way.

@@ -35,14 +35,14 @@ pub(super) struct Mapped {
 
 /// Text that was copied, the first of a list that only grows: a lock of its own would be one more
 /// to hold across forks.
-static COPIED: OnceLock<Box<Copied>> = OnceLock::new();
+static COPIED: OnceLock<Box<CopiedText>> = OnceLock::new();
 
 /// Text that lies in memory without a name, and the file that it is from.
-struct Copied {
+struct CopiedText {
     text: Range<u64>,
     path: String,
     key: String,
-    next: OnceLock<Box<Copied>>,
+    next: OnceLock<Box<CopiedText>>,
 }
 
 /// Notes which file executable memory is mapped from, because a copy is about to be mapped in its
@@ -57,7 +57,7 @@ pub fn note_copied_text(text: Range<u64>) {
     let Some(file) = found.as_ref().and_then(|it| it.files.iter().find(holds)) else {
         return;
     };
-    let mut copied = Box::new(Copied {
+    let mut copied = Box::new(CopiedText {
         text,
         path: file.path.clone(),
         key: file.key.clone(),
@@ -72,7 +72,7 @@ pub fn note_copied_text(text: Range<u64>) {
 }
 
 /// The file that a copied text at `start` is from, by the latest note.
-fn copied_from(start: u64) -> Option<&'static Copied> {
+fn copied_from(start: u64) -> Option<&'static CopiedText> {
     let all = std::iter::successors(COPIED.get(), |copied| copied.next.get());
     let noted = all.filter(|copied| copied.text.contains(&start));
     noted.last().map(|copied| &**copied)
@@ -124,7 +124,7 @@ pub(super) fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
                 let path = &line[from..];
                 let nameless = path.starts_with("/memfd:");
                 match nameless.then(|| copied_from(start)).flatten() {
-                    Some(Copied { path, key, .. }) => found.add(path, key.clone(), start..end),
+                    Some(CopiedText { path, key, .. }) => found.add(path, key.clone(), start..end),
                     None => found.add(path, format!("{device} {inode} {path}"), start..end),
                 }
             }

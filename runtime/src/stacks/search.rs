@@ -82,14 +82,14 @@ pub(crate) struct StackSearch {
     pair: AtomicU8,
     /// A cause that was not reported yet.
     cause: Mutex<Option<String>>,
-    known: Mutex<Known>,
+    known: Mutex<CheckedCode>,
     /// Functions whose instructions were checked. Statistics.
     decoded: AtomicU64,
 }
 
 /// Code of the process that was checked.
 #[derive(Default)]
-struct Known {
+struct CheckedCode {
     mappings: u64,
     files: HashSet<String>,
     /// Trusted files, which are not checked; set at the first look.
@@ -229,15 +229,15 @@ impl StackSearch {
         known.mappings = found.mappings;
     }
 
-    fn look_at_files(&self, known: &mut Known, found: &Foreign) {
+    fn look_at_files(&self, known: &mut CheckedCode, found: &Foreign) {
         let (began, before) = (Instant::now(), known.files.len());
         self.look_at_new(known, found);
         let (files, took) = (known.files.len() - before, began.elapsed());
         debug!(files, ?took, "looked at code of the process");
     }
 
-    fn look_at_new(&self, known: &mut Known, found: &Foreign) {
-        let Known { files, trusted, .. } = known;
+    fn look_at_new(&self, known: &mut CheckedCode, found: &Foreign) {
+        let CheckedCode { files, trusted, .. } = known;
         let trusted = trusted.get_or_insert_with(|| found.trusted());
         for file in &found.files {
             if trusted.contains(&file.key) || !files.insert(file.key.clone()) {

@@ -28,9 +28,9 @@ use crate::host::clock::{nanos, process_time, thread_time};
 use crate::host::room::REST;
 use crate::tiers::Control;
 use crate::tiers::TierState;
-use crate::tiers::guided::Step;
+use crate::tiers::guided::JobStep;
 use crate::tiers::jobs::{Job, Jobs};
-use crate::tiers::warmth::{self, Turn};
+use crate::tiers::warmth::{self, WorkerStep};
 use crate::version::calls;
 use crate::version::request::Made;
 use crate::version::request::Request;
@@ -102,17 +102,17 @@ fn work(core: &Arc<TierState>) {
     let mut lowered = false;
     while !core.is_stopping() {
         let pass = gate::enter_after_forks();
-        let turn = Turn::next(&mut core.jobs());
-        if !lowered && !matches!(turn, Turn::Wait) {
+        let turn = WorkerStep::next(&mut core.jobs());
+        if !lowered && !matches!(turn, WorkerStep::Wait) {
             core.before_first(&turn);
             lowered = true;
         }
-        let published = matches!(turn, Turn::Compile(_));
+        let published = matches!(turn, WorkerStep::Compile(_));
         let panic = match turn {
-            Turn::Compile(job) => core.run_job(job),
-            Turn::WarmUp => core.warm_up(),
+            WorkerStep::Compile(job) => core.run_job(job),
+            WorkerStep::WarmUp => core.warm_up(),
             // A worker that is woken without a job waits in line again; it is in line once.
-            Turn::Wait => {
+            WorkerStep::Wait => {
                 drop(pass);
                 // If the session ends before this thread is in line, it is not woken.
                 if !core.is_stopping() {
@@ -320,13 +320,13 @@ impl TierState {
         let counts = self.engines().counts_for_tuning(request.function) || job.counters;
         let first = self.profile_first(request, queued, &cancel);
         let (request, result) = match first {
-            Ok(Step::Later) => {
+            Ok(JobStep::Later) => {
                 self.jobs().ended(&cancel);
                 let spent = thread_time().saturating_sub(before);
                 self.profiles.charge(request.version, spent);
                 return None;
             }
-            Ok(Step::Now(request)) if counts => {
+            Ok(JobStep::Now(request)) if counts => {
                 let mut how = self.choices.how(request.tier).counting(Counters::Entry);
                 if request.tier == Tier::Guided {
                     how = self.guide(request.function, how);
@@ -334,7 +334,7 @@ impl TierState {
                 let how = self.engines().tuned(request.function, how);
                 (request, self.make_as(request, how, Some(queued), &cancel))
             }
-            Ok(Step::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
+            Ok(JobStep::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
             Err(cause) => (request, Err(cause)),
         };
         let spent = thread_time().saturating_sub(before);

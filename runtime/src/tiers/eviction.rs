@@ -55,7 +55,7 @@ const LEFT: u64 = 20;
 /// The state of a session's code budget.
 pub(crate) struct Eviction {
     budget: Option<u64>,
-    state: Mutex<State>,
+    state: Mutex<EvictionState>,
     /// New code since the last look.
     arrivals: Mutex<Vec<(FunctionId, u64)>>,
     /// Bytes in `arrivals`. Relaxed: written under its lock.
@@ -73,14 +73,14 @@ pub(crate) struct Eviction {
     returned: AtomicU64,
 }
 
-struct State {
+struct EvictionState {
     cold: Cold,
     /// Samples of the versions that the last look found.
     samples: HashMap<FunctionId, (VersionId, u64)>,
 }
 
 /// A function whose code may be evicted.
-struct Candidate {
+struct EvictionCandidate {
     id: FunctionId,
     version: VersionId,
     bytes: u64,
@@ -88,7 +88,7 @@ struct Candidate {
 }
 
 /// A function whose code was evicted.
-struct Gone {
+struct EvictedFunction {
     id: FunctionId,
     version: VersionId,
     bytes: u64,
@@ -108,7 +108,7 @@ impl Eviction {
         let zero = || AtomicU64::new(0);
         Eviction {
             budget,
-            state: Mutex::new(State {
+            state: Mutex::new(EvictionState {
                 cold: Cold::new(budget),
                 samples: HashMap::new(),
             }),
@@ -138,7 +138,7 @@ impl Eviction {
     }
 
     /// The state, with all new code noted.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, EvictionState> {
         let mut state = self.state.lock();
         let arrivals = {
             let mut arrivals = self.arrivals();

@@ -24,7 +24,7 @@ use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, VersionId};
 use uruk_codegen::{Probes, Profile};
 
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use crate::host::clock::nanos;
 use crate::version::request::Request;
 
@@ -42,12 +42,12 @@ const ENOUGH: u64 = 1000;
 const ENTRIES: u64 = 64;
 
 /// A version that counts.
-struct Counting {
+struct CountingVersion {
     /// The guided compile to come.
     request: Request,
     /// The number under which the controller requested the compile.
     decided: VersionId,
-    words: Words,
+    words: ProbeWords,
     since: Duration,
     /// Processor time of the compile with probes.
     spent: Duration,
@@ -62,8 +62,8 @@ pub(super) struct Decided {
 }
 
 #[derive(Default)]
-struct State {
-    counting: Vec<Counting>,
+struct ProfileState {
+    counting: Vec<CountingVersion>,
     /// Profiles by function index, once counted.
     profiles: HashMap<u32, Arc<Profile>>,
     /// Guided version under way -> the controller's request.
@@ -73,11 +73,11 @@ struct State {
 /// The profiles of a session.
 #[derive(Default)]
 pub(crate) struct Profiles {
-    state: Mutex<State>,
+    state: Mutex<ProfileState>,
 }
 
 /// The next step of a job.
-pub(crate) enum Step {
+pub(crate) enum JobStep {
     /// Compile this now.
     Now(Request),
     /// The job comes back when there is a profile.
@@ -91,7 +91,7 @@ fn least(probes: &Probes) -> Duration {
 }
 
 impl Profiles {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ProfileState> {
         self.state.lock()
     }
 
@@ -144,7 +144,7 @@ impl Profiles {
 
     /// Takes the counts of a version of `function`, which has counted for `age`; false if they are
     /// not enough yet. Earlier counts are dropped.
-    pub(crate) fn take_up(&self, function: FunctionId, words: &Words, age: Duration) -> bool {
+    pub(crate) fn take_up(&self, function: FunctionId, words: &ProbeWords, age: Duration) -> bool {
         let profile = match Profile::new(&words.probes, &words.read()) {
             Ok(profile) => profile.counted_for(nanos(age)),
             Err(cause) => {
@@ -167,7 +167,7 @@ impl Profiles {
     /// Guided compiles whose probes have counted enough by `now`, and the controller's requests.
     pub(crate) fn due(&self, now: Duration) -> Vec<(Request, VersionId)> {
         let mut state = self.lock();
-        let State {
+        let ProfileState {
             counting,
             profiles,
             decided,

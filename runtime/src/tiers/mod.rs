@@ -51,7 +51,7 @@ use crate::tiers::guided::Profiles;
 use crate::tiers::jobs::Jobs;
 use crate::tiers::sampling::Sampling;
 use crate::tiers::settings::TierSettings;
-use crate::tiers::watched::Watched;
+use crate::tiers::watched::CountedFunctions;
 use crate::version::counts::Count;
 use crate::version::request::Made;
 use std::ops::Deref;
@@ -94,7 +94,7 @@ impl Drop for TierState {
 pub(crate) struct Control {
     pub(crate) controller: Controller,
     /// Functions whose published version counts, and the counts last seen.
-    pub(crate) watched: Watched,
+    pub(crate) watched: CountedFunctions,
     /// Entries counted so far.
     pub(crate) entries: HashMap<FunctionId, u64>,
     /// Processor time of the process that the controller knows of, without time spent aside.
@@ -130,7 +130,7 @@ impl TierState {
             profiles: Profiles::default(),
             control: Mutex::new(Control {
                 controller,
-                watched: Watched::default(),
+                watched: CountedFunctions::default(),
                 entries: HashMap::new(),
                 processor: process_time(),
                 looked: Nanos::ZERO,

@@ -27,7 +27,7 @@ mod tests;
 use crate::code::sampled::untag;
 use clock::{Clock, Rarer};
 use heap::Heap;
-use shared::Shared;
+use shared::SharedCode;
 
 use crate::events::{Events, Hit};
 use crate::fork::threads;
@@ -55,12 +55,12 @@ pub(crate) struct Sampling {
     taken: AtomicU64,
     /// The same, with those elsewhere, scaled to the usual rate.
     pub(crate) usual: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<SamplingState>,
 }
 
 #[derive(Default)]
-struct State {
-    source: Source,
+struct SamplingState {
+    source: SampleSource,
     /// The process is a fork's child since.
     forked: bool,
     clock: Clock,
@@ -80,12 +80,12 @@ struct State {
     /// How often one function was seen after another in a thread, the lesser first.
     neighbours: HashMap<(u32, u32), u64>,
     /// Native code of several functions.
-    shared: Shared,
+    shared: SharedCode,
 }
 
 /// The source of samples.
 #[derive(Default)]
-pub(in crate::tiers) enum Source {
+pub(in crate::tiers) enum SampleSource {
     /// Not opened yet.
     #[default]
     Later,
@@ -96,11 +96,11 @@ pub(in crate::tiers) enum Source {
     Nothing,
 }
 
-impl Source {
+impl SampleSource {
     fn sampler(&self) -> Option<&Sampler> {
         match self {
-            Source::Open(sampler) => Some(sampler),
-            Source::Later | Source::Opening | Source::Nothing => None,
+            SampleSource::Open(sampler) => Some(sampler),
+            SampleSource::Later | SampleSource::Opening | SampleSource::Nothing => None,
         }
     }
 }
@@ -118,7 +118,7 @@ impl Sampling {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SamplingState> {
         self.state.lock()
     }
 
@@ -135,7 +135,7 @@ impl Sampling {
 
     /// Ends sampling. Under a pass.
     pub(crate) fn close(&self) {
-        self.lock().source = Source::Nothing;
+        self.lock().source = SampleSource::Nothing;
     }
 
     /// In the child of a fork.
@@ -155,7 +155,7 @@ impl Sampling {
     }
 }
 
-impl State {
+impl SamplingState {
     /// In the child of a fork, starts over before anything else.
     fn follow_fork(&mut self) {
         if !std::mem::take(&mut self.forked) {
@@ -164,22 +164,22 @@ impl State {
         self.rarer = Rarer::default();
         match &mut self.source {
             // The thread that was opening a source is not in the child.
-            Source::Opening => self.source = Source::Later,
-            Source::Open(sampler) => {
+            SampleSource::Opening => self.source = SampleSource::Later,
+            SampleSource::Open(sampler) => {
                 if let Err(cause) = sampler.restart_in_child() {
                     tracing::debug!(%cause, "no samples in the child of a fork");
-                    self.source = Source::Nothing;
+                    self.source = SampleSource::Nothing;
                 }
             }
-            Source::Later | Source::Nothing => {}
+            SampleSource::Later | SampleSource::Nothing => {}
         }
     }
 
     /// Makes the source that a thread opened the session's, paused if the session is.
-    fn opened(&mut self, source: Source) {
+    fn opened(&mut self, source: SampleSource) {
         self.source = source;
         if self.clock.is_paused()
-            && let Source::Open(sampler) = &mut self.source
+            && let SampleSource::Open(sampler) = &mut self.source
         {
             sampler.pause();
         }
@@ -188,7 +188,7 @@ impl State {
     fn pause(&mut self, now: Duration) {
         self.follow_fork();
         self.clock.pause(now);
-        if let Source::Open(sampler) = &mut self.source {
+        if let SampleSource::Open(sampler) = &mut self.source {
             sampler.pause();
         }
     }
@@ -196,7 +196,7 @@ impl State {
     fn resume(&mut self, now: Duration) {
         self.follow_fork();
         self.clock.resume(now);
-        if let Source::Open(sampler) = &mut self.source {
+        if let SampleSource::Open(sampler) = &mut self.source {
             sampler.resume();
         }
     }

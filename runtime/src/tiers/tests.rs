@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use uruk_heap::{Heap, HeapConfig};
 use uruk_stubs::StubTable;
 
-use super::{Count, Watched};
+use super::{Count, CountedFunctions};
 
 #[test]
 fn what_is_watched_is_what_was_set_last() {
@@ -14,7 +14,7 @@ fn what_is_watched_is_what_was_set_last() {
     let heap = Heap::new(HeapConfig::default()).expect("a heap");
     let table = StubTable::new(&heap).expect("stubs");
     let ids: Vec<_> = (0..64).map(|_| table.allocate().expect("room")).collect();
-    let mut watched = Watched::default();
+    let mut watched = CountedFunctions::default();
     let mut model: HashMap<u32, u32> = HashMap::new();
     let mut state = 1_u32;
     for _ in 0..2_000 {

@@ -66,24 +66,24 @@ pub(super) enum Warmth {
 }
 
 /// The next action of a background worker.
-pub(crate) enum Turn {
+pub(crate) enum WorkerStep {
     Compile(Job),
     WarmUp,
     Wait,
 }
 
-impl Turn {
+impl WorkerStep {
     /// The action of the calling worker, which must be in line if it is to wait.
-    pub(crate) fn next(jobs: &mut Jobs) -> Turn {
+    pub(crate) fn next(jobs: &mut Jobs) -> WorkerStep {
         if let Some(job) = jobs.take() {
-            return Turn::Compile(job);
+            return WorkerStep::Compile(job);
         }
         if jobs.warmth == Warmth::Wanted {
             jobs.warmth = Warmth::Warming;
-            return Turn::WarmUp;
+            return WorkerStep::WarmUp;
         }
         jobs.idle.push(std::thread::current());
-        Turn::Wait
+        WorkerStep::Wait
     }
 }
 
@@ -127,11 +127,13 @@ impl TierState {
     /// Lowers the priority of the calling worker from its first job on. A thread that loads LLVM
     /// holds the dynamic loader's lock, and the end of the process waits for that: seconds on a
     /// busy machine, at low priority. So LLVM is loaded before. Under a pass.
-    pub(super) fn before_first(&self, turn: &Turn) {
+    pub(super) fn before_first(&self, turn: &WorkerStep) {
         let needed = match turn {
-            Turn::Compile(job) => matches!(self.body(job.request.function), Some(Body::Module(_))),
-            Turn::WarmUp => true,
-            Turn::Wait => false,
+            WorkerStep::Compile(job) => {
+                matches!(self.body(job.request.function), Some(Body::Module(_)))
+            }
+            WorkerStep::WarmUp => true,
+            WorkerStep::Wait => false,
         };
         if needed {
             let _loading = self.counters.parts.enter(Part::Loading);
@@ -195,13 +197,13 @@ fn lower_priority() {
 mod tests {
     use std::time::Duration;
 
-    use super::{LATER, LATEST, Turn, WARMING, Warmth, look, want};
+    use super::{LATER, LATEST, WARMING, Warmth, WorkerStep, look, want};
     use crate::tiers::jobs::Jobs;
 
     #[test]
     fn a_worker_warms_up_once_and_then_waits() {
         let mut jobs = Jobs::default();
-        assert!(matches!(Turn::next(&mut jobs), Turn::Wait));
+        assert!(matches!(WorkerStep::next(&mut jobs), WorkerStep::Wait));
         assert_eq!(jobs.idle.len(), 1);
         want(&mut jobs, true, Duration::ZERO);
         let takes = uruk_late::loads_in() + WARMING;
@@ -216,13 +218,13 @@ mod tests {
             look(&mut jobs, due, false);
         }
         assert_eq!((jobs.warmth, jobs.idle.len()), (Warmth::Wanted, 0));
-        assert!(matches!(Turn::next(&mut jobs), Turn::WarmUp));
+        assert!(matches!(WorkerStep::next(&mut jobs), WorkerStep::WarmUp));
         want(&mut jobs, true, due);
         assert_eq!(jobs.warmth, Warmth::Warming);
-        assert!(matches!(Turn::next(&mut jobs), Turn::Wait));
+        assert!(matches!(WorkerStep::next(&mut jobs), WorkerStep::Wait));
         // If another thread warmed the process up, no worker is woken.
         let mut jobs = Jobs::default();
-        assert!(matches!(Turn::next(&mut jobs), Turn::Wait));
+        assert!(matches!(WorkerStep::next(&mut jobs), WorkerStep::Wait));
         want(&mut jobs, false, due);
         look(&mut jobs, due * 2, false);
         assert_eq!((jobs.warmth, jobs.idle.len()), (Warmth::Warm, 1));

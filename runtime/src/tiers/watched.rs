@@ -9,13 +9,13 @@ use crate::version::counts::Count;
 /// Functions and their counts, in no order; each change costs the same however many
 /// there are.
 #[derive(Default)]
-pub(crate) struct Watched {
+pub(crate) struct CountedFunctions {
     list: Vec<(FunctionId, Count)>,
     /// Where a function is in the list, by its index.
     places: IdMap<u32, usize>,
 }
 
-impl Watched {
+impl CountedFunctions {
     /// Bytes that the allocator took for them.
     pub(crate) fn bytes(&self) -> usize {
         of_vec(&self.list) + of_map(&self.places)

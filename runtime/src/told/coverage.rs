@@ -15,7 +15,7 @@ use uruk_codegen::{
 
 use crate::error::Error;
 use crate::host::llvm;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 use crate::version::baseline::{UNREAD, features};
 
 /// Coverage of a file by the baseline compiler; see [`baseline_coverage`].
@@ -37,13 +37,13 @@ pub struct BaselineCoverage {
 /// A file that cannot be read or is neither.
 pub fn baseline_coverage(file: &Path) -> Result<BaselineCoverage, Error> {
     llvm::open()?;
-    let bitcode = match Source::read(file)? {
-        Source::Bitcode(bitcode) => bitcode,
-        Source::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
-        Source::Object { file, .. } | Source::Undefined(file) => {
+    let bitcode = match InputSource::read(file)? {
+        InputSource::Bitcode(bitcode) => bitcode,
+        InputSource::Text { file, text } => Bitcode::from_ir_text(&file, &text)?,
+        InputSource::Object { file, .. } | InputSource::Undefined(file) => {
             return Err(Error::UnknownFormat { file });
         }
-        Source::Archive(archive) => {
+        InputSource::Archive(archive) => {
             let file = archive.name.clone();
             return Err(Error::UnknownFormat { file });
         }

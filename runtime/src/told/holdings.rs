@@ -51,11 +51,11 @@ struct Block {
 }
 
 /// Owners of images, modules and functions.
-struct Owners {
+struct ImageOwners {
     images: HashMap<u64, MemoryOwner>,
 }
 
-impl Owners {
+impl ImageOwners {
     fn of(&self, life: &Arc<Life>) -> Option<&MemoryOwner> {
         let own = self.images.get(&life.number());
         own.or_else(|| self.images.get(&life.root().number()))
@@ -63,7 +63,7 @@ impl Owners {
 }
 
 /// The result of the walk, and its part in the heap.
-struct Walk {
+struct MemoryWalk {
     ledger: Ledger,
     found: u64,
     /// Bytes that the allocator took for records of modules, images and code.
@@ -71,7 +71,7 @@ struct Walk {
     constants: HashSet<*const Constants>,
 }
 
-impl Walk {
+impl MemoryWalk {
     fn add(
         &mut self,
         owner: Option<&MemoryOwner>,
@@ -94,7 +94,7 @@ impl Session {
     /// The uses of the session's memory. Under a pass.
     pub(crate) fn memory_report(&self) -> MemoryReport {
         let owners = self.owners_of_images();
-        let mut walk = Walk {
+        let mut walk = MemoryWalk {
             ledger: Ledger::default(),
             found: 0,
             records: 0,
@@ -103,7 +103,7 @@ impl Session {
         let bitcode = self.walk_modules(&owners, &mut walk);
         self.walk_images(&owners, &mut walk);
         self.walk_code(&owners, &mut walk);
-        let Walk {
+        let MemoryWalk {
             mut ledger,
             found,
             records,
@@ -142,7 +142,7 @@ impl Session {
         }
     }
 
-    fn owners_of_images(&self) -> Owners {
+    fn owners_of_images(&self) -> ImageOwners {
         let session = self.names.session();
         let mut names = HashMap::new();
         let images = self.names.lives.trackers().into_iter();
@@ -160,11 +160,11 @@ impl Session {
             Some((life, owner))
         });
         let images = images.collect();
-        Owners { images }
+        ImageOwners { images }
     }
 
     /// Adds bitcode and constants of modules; returns bytes of bitcode.
-    fn walk_modules(&self, owners: &Owners, walk: &mut Walk) -> u64 {
+    fn walk_modules(&self, owners: &ImageOwners, walk: &mut MemoryWalk) -> u64 {
         let (all, bytes) = self.modules.all();
         walk.records += bytes as u64;
         let mut bitcode = 0;
@@ -186,7 +186,7 @@ impl Session {
         bitcode
     }
 
-    fn walk_images(&self, owners: &Owners, walk: &mut Walk) {
+    fn walk_images(&self, owners: &ImageOwners, walk: &mut MemoryWalk) {
         for holding in self.owners.all() {
             let sizes = holding.sizes();
             walk.records += holding.bytes() as u64;
@@ -210,7 +210,7 @@ impl Session {
         }
     }
 
-    fn walk_code(&self, owners: &Owners, walk: &mut Walk) {
+    fn walk_code(&self, owners: &ImageOwners, walk: &mut MemoryWalk) {
         let blocks = self.blocks_of_code();
         let tiers = self.tiers_of_versions();
         for block in blocks {
@@ -266,7 +266,7 @@ impl Session {
     }
 
     /// Adds stubs of functions; returns their bytes.
-    fn walk_stubs(&self, owners: &Owners, ledger: &mut Ledger) -> u64 {
+    fn walk_stubs(&self, owners: &ImageOwners, ledger: &mut Ledger) -> u64 {
         let bodies: Vec<(FunctionId, Body)> = {
             let functions = self.functions.read();
             let all = functions.iter();

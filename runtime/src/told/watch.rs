@@ -28,7 +28,7 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// nanoseconds.
 type Identity = (u64, u64, u64, i64, i64);
 
-struct Watched {
+struct WatchedFile {
     path: PathBuf,
     /// Identity when it was read last.
     known: Option<Identity>,
@@ -36,10 +36,10 @@ struct Watched {
     seen: Option<Identity>,
 }
 
-impl Watched {
-    fn new(path: &Path) -> Watched {
+impl WatchedFile {
+    fn new(path: &Path) -> WatchedFile {
         let known = identity(path);
-        Watched {
+        WatchedFile {
             path: path.to_owned(),
             known,
             seen: known,
@@ -69,7 +69,7 @@ fn identity(path: &Path) -> Option<Identity> {
 /// # Errors
 /// No thread.
 pub(crate) fn watch(jit: &Jit, files: &[PathBuf]) -> Result<(), Error> {
-    let watched: Vec<Watched> = files.iter().map(|file| Watched::new(file)).collect();
+    let watched: Vec<WatchedFile> = files.iter().map(|file| WatchedFile::new(file)).collect();
     let jit = jit.clone();
     let watched = RefCell::new(watched);
     crate::fork::thread::spawn(String::from("uruk-watch"), move || {
@@ -146,7 +146,7 @@ mod tests {
         let old = Some((1, 1, 10, 5, 0));
         let new = Some((1, 1, 20, 6, 0));
         let newer = Some((1, 1, 30, 6, 1));
-        let mut file = Watched {
+        let mut file = WatchedFile {
             path: PathBuf::new(),
             known: old,
             seen: old,

@@ -49,7 +49,7 @@ pub(super) struct Looks {
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Found {
+pub(super) enum CheckResult {
     /// A candidate was tried.
     Root,
     /// Hot functions exist, but no candidate is left.
@@ -66,14 +66,14 @@ struct Sampled {
 
 impl Tuning {
     /// Does one check, and one trial if a candidate is left.
-    pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) -> Found {
+    pub(super) fn tune_once(self: &Arc<Self>, looks: &mut Looks) -> CheckResult {
         let (root, found) = {
             let _pass = gate::enter();
             let now = self.events.now();
             let hottest = self.hottest_now(looks, now);
             let found = match hottest.is_empty() {
-                true => Found::Nothing,
-                false => Found::Hot,
+                true => CheckResult::Nothing,
+                false => CheckResult::Hot,
             };
             (self.look_for_root(looks, now, hottest), found)
         };
@@ -92,7 +92,7 @@ impl Tuning {
             account.ran(Nanos(ran.0.saturating_sub(counted)));
             // The interval before the trial is no valid reading any more.
             looks.clock = None;
-            return Found::Root;
+            return CheckResult::Root;
         }
         found
     }

@@ -98,7 +98,7 @@ const LOOK_SETTLED: Duration = Duration::from_millis(200);
 const LOOK_MOST: Duration = Duration::from_millis(400);
 
 #[derive(Default)]
-struct State {
+struct TuningState {
     account: Account,
     advice: Advice,
     /// Results of earlier runs and of this one, by fingerprint.
@@ -149,7 +149,7 @@ pub(crate) struct Tuning {
     on: bool,
     same: bool,
     rules: Rules,
-    state: Mutex<State>,
+    state: Mutex<TuningState>,
     /// Units of work that the embedder reported.
     work: AtomicU64,
     /// LLVM stopped the tuner's thread: there is no other.
@@ -177,10 +177,10 @@ impl Drop for Tuning {
 
 impl Tuning {
     pub(crate) fn new(settings: &TuneSettings, tiers: Arc<TierState>) -> Arc<Tuning> {
-        let mut state = State {
+        let mut state = TuningState {
             account: Account::new(settings.budget.unwrap_or_default()),
             advice: Advice::new(0x7475_6e65),
-            ..State::default()
+            ..TuningState::default()
         };
         if let (true, Some(text)) = (settings.on, &settings.before) {
             state.remember(text);
@@ -201,7 +201,7 @@ impl Tuning {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, TuningState> {
         self.state.lock()
     }
 
@@ -279,12 +279,12 @@ fn tune(core: &Arc<Tuning>) {
             break;
         }
         // Each step takes a pass of its own: none is held while versions take turns.
-        let mut found = choose::Found::Nothing;
+        let mut found = choose::CheckResult::Nothing;
         let panic = panics::contained(|| found = core.tune_once(&mut looks));
         wait = match found {
-            choose::Found::Root => LOOK,
-            choose::Found::Hot => (wait * 2).min(LOOK_SETTLED),
-            choose::Found::Nothing => (wait * 2).min(LOOK_MOST),
+            choose::CheckResult::Root => LOOK,
+            choose::CheckResult::Hot => (wait * 2).min(LOOK_SETTLED),
+            choose::CheckResult::Nothing => (wait * 2).min(LOOK_MOST),
         };
         let _pass = gate::enter();
         if let Some(panic) = panic {

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use tracing::debug;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_tiering::Publication;
-use uruk_tiering::tuning::{Ended, Root, Verdict};
+use uruk_tiering::tuning::{Root, TrialResult, Verdict};
 
 use crate::host::clock::nanos;
 use crate::tuning::Tuning;
@@ -88,7 +88,12 @@ impl Tuning {
     }
 
     /// Takes the result of comparing a root with its native code.
-    pub(super) fn note_native_trial(self: &Arc<Self>, root: &Root, ended: &Ended, cost: Nanos) {
+    pub(super) fn note_native_trial(
+        self: &Arc<Self>,
+        root: &Root,
+        ended: &TrialResult,
+        cost: Nanos,
+    ) {
         let won = ended.prefers_native();
         let mut running = (root.version, root.tier, true);
         if won {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
-use uruk_tiering::tuning::{Candidate, Ended, Root, Shape, Tested, Verdict};
+use uruk_tiering::tuning::{Candidate, Root, Shape, Tested, TrialResult, Verdict};
 
-use super::State;
+use super::TuningState;
 use crate::events::Event;
 use crate::host::clock::nanos;
 use crate::tuning::Tuning;
@@ -35,7 +35,7 @@ impl Tuning {
         candidate: Candidate,
         shape: Shape,
         made: &Made,
-        ended: &Ended,
+        ended: &TrialResult,
         cost: Nanos,
     ) {
         if candidate.tier == Tier::Native {
@@ -106,7 +106,7 @@ impl Tuning {
         candidate: Candidate,
         tried: VersionId,
         won: bool,
-        ended: &Ended,
+        ended: &TrialResult,
     ) {
         let winner = if won { tried } else { root.version };
         self.events.tell(|| Event::Tuned {
@@ -124,9 +124,9 @@ impl Tuning {
     }
 }
 
-impl State {
+impl TuningState {
     /// Counts a trial, and charges its cost to the account unless it won; returns the charge.
-    pub(super) fn charge(&mut self, won: bool, cost: Nanos, ended: &Ended) -> Nanos {
+    pub(super) fn charge(&mut self, won: bool, cost: Nanos, ended: &TrialResult) -> Nanos {
         self.trials += 1;
         self.won += u32::from(won);
         let charged = match won {

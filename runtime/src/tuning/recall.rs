@@ -22,7 +22,7 @@
 use std::sync::Arc;
 
 use uruk_base::{FunctionId, Tier};
-use uruk_tiering::tuning::{Ended, KnownNative, Progress, Verdict};
+use uruk_tiering::tuning::{KnownNative, Progress, TrialResult, Verdict};
 
 use super::Rising;
 use crate::tuning::Tuning;
@@ -217,7 +217,7 @@ impl Tuning {
     }
 
     /// Keeps the result of comparing a function with its native code for the next run.
-    pub(super) fn keep_native(self: &Arc<Self>, id: FunctionId, ended: &Ended, stays: bool) {
+    pub(super) fn keep_native(self: &Arc<Self>, id: FunctionId, ended: &TrialResult, stays: bool) {
         let Some(fingerprint) = self.fingerprint(id) else {
             return;
         };

@@ -165,7 +165,7 @@ impl Tuning {
             if !free || !control.controller.hold(id) {
                 return false;
             }
-            Held(self, id)
+            PolicyHold(self, id)
         };
         let made = match self.adopt_again(id, false) {
             Ok(made) => made,
@@ -211,9 +211,9 @@ impl Tuning {
 }
 
 /// A function that the policy must leave unchanged, until this is dropped.
-struct Held<'c>(&'c Tuning, FunctionId);
+struct PolicyHold<'c>(&'c Tuning, FunctionId);
 
-impl Drop for Held<'_> {
+impl Drop for PolicyHold<'_> {
     fn drop(&mut self) {
         self.0.tiers.control().controller.release(self.1);
         self.0.tiers.wake();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use uruk_files::OutputPath;
 use uruk_tiering::tuning::{Advice, Memory, Region, RootPhase};
 
-use super::State;
+use super::TuningState;
 use crate::tuning::Tuning;
 use crate::tuning::views::TrialView;
 use crate::tuning::views::TuningStats;
@@ -99,7 +99,7 @@ fn view(region: &Region) -> TuningView {
     }
 }
 
-impl State {
+impl TuningState {
     /// Reads the results of an earlier run, as far as they are usable.
     pub(super) fn remember(&mut self, text: &str) {
         match Memory::read(text, &cpu()) {

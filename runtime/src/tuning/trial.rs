@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracing::trace;
 use uruk_base::{FunctionId, Nanos, VersionId};
 use uruk_tiering::tuning::{
-    Arm, Arms, Ended, Root, Rules, Slice, TuningUnit, Turn, Turns, Verdict,
+    Arm, Arms, Root, Rules, Slice, TrialResult, TuningUnit, Turn, Turns, Verdict,
 };
 
 use super::clock::{GuestClock, Reading};
@@ -25,7 +25,7 @@ const WAIT: (Duration, Duration) = (Duration::from_micros(200), Duration::from_m
 const IDLES: u32 = 8;
 
 /// The counts at the beginning of a slice.
-struct Mark {
+struct SliceStart {
     clock: Reading,
     units: u64,
 }
@@ -39,7 +39,7 @@ impl Tuning {
         arms: Arms,
         expected: Nanos,
         shorts: &mut Shorts,
-    ) -> Option<Ended> {
+    ) -> Option<TrialResult> {
         let rules = {
             let _pass = gate::enter();
             self.rules_for(arms.root.id, arms.native == Some(Arm::Incumbent))
@@ -138,13 +138,19 @@ impl Tuning {
 
     /// Waits until `wanted` further units have begun, for at most `most` of the program's time:
     /// while it is stopped, or others have its processor, none can begin.
-    fn wait_for_units(&self, root: Root, clock: &GuestClock, wanted: u64, most: Duration) -> Mark {
+    fn wait_for_units(
+        &self,
+        root: Root,
+        clock: &GuestClock,
+        wanted: u64,
+        most: Duration,
+    ) -> SliceStart {
         let begin = Instant::now();
         let ran = {
             let _pass = gate::enter();
             clock.read()
         };
-        let is_over = |now: &Mark| {
+        let is_over = |now: &SliceStart| {
             let ran = Duration::from_nanos(now.clock.since(&ran).0);
             ran >= most || begin.elapsed() >= most * IDLES
         };
@@ -184,8 +190,8 @@ impl Tuning {
     }
 
     /// The current counts.
-    fn mark(&self, clock: &GuestClock, root: Root) -> Mark {
-        Mark {
+    fn mark(&self, clock: &GuestClock, root: Root) -> SliceStart {
+        SliceStart {
             clock: clock.read(),
             units: self.units(root),
         }
@@ -224,8 +230,8 @@ impl Tuning {
         self: &Arc<Self>,
         root: Root,
         candidate: VersionId,
-        ended: Option<Ended>,
-    ) -> Option<Ended> {
+        ended: Option<TrialResult>,
+    ) -> Option<TrialResult> {
         let versions = self.versions.of(root.id);
         let published = versions.published()?.id;
         let (winner, loser) = match ended.map(|ended| ended.verdict) {

@@ -16,7 +16,7 @@ use crate::fork::hands;
 use crate::session::Session;
 
 /// An embedder's unit with the session's names for its symbols.
-pub(super) struct Adapter {
+pub(super) struct UnitAdapter {
     jit: WeakJit,
     unit: Box<dyn api::unit::Unit>,
     /// The interface until it is requested, once.
@@ -24,14 +24,14 @@ pub(super) struct Adapter {
     names: Arc<BodyNames>,
 }
 
-impl Adapter {
+impl UnitAdapter {
     pub(super) fn new(
         jit: WeakJit,
         unit: Box<dyn api::unit::Unit>,
         interface: Interface,
         names: Arc<BodyNames>,
-    ) -> Adapter {
-        Adapter {
+    ) -> UnitAdapter {
+        UnitAdapter {
             jit,
             unit,
             interface: Cell::new(interface),
@@ -40,7 +40,7 @@ impl Adapter {
     }
 }
 
-impl Unit for Adapter {
+impl Unit for UnitAdapter {
     fn name(&self) -> &str {
         self.unit.name()
     }
@@ -50,7 +50,7 @@ impl Unit for Adapter {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let Adapter {
+        let UnitAdapter {
             jit, unit, names, ..
         } = *self;
         let Some(jit) = jit.upgrade() else {
@@ -81,32 +81,32 @@ impl Unit for Adapter {
 }
 
 /// One stub: its flags, its function, and the symbol of its body.
-struct Stub {
+struct UnitStub {
     flags: Flags,
     id: FunctionId,
     body: Symbol,
 }
 
 /// The stubs of a unit's callable symbols.
-pub(super) struct Stubs {
+pub(super) struct UnitStubs {
     core: Weak<Session>,
-    stubs: HashMap<Symbol, Stub>,
+    stubs: HashMap<Symbol, UnitStub>,
 }
 
-impl Stubs {
-    pub(super) fn new(core: &Arc<Session>) -> Stubs {
-        Stubs {
+impl UnitStubs {
+    pub(super) fn new(core: &Arc<Session>) -> UnitStubs {
+        UnitStubs {
             core: Arc::downgrade(core),
             stubs: HashMap::new(),
         }
     }
 
     pub(super) fn add(&mut self, symbol: Symbol, flags: Flags, id: FunctionId, body: Symbol) {
-        self.stubs.insert(symbol, Stub { flags, id, body });
+        self.stubs.insert(symbol, UnitStub { flags, id, body });
     }
 }
 
-impl Unit for Stubs {
+impl Unit for UnitStubs {
     fn name(&self) -> &str {
         "stubs of a unit"
     }
@@ -120,7 +120,7 @@ impl Unit for Stubs {
         let Some(core) = self.core.upgrade() else {
             return responsibility.fail(SessionError::Ended);
         };
-        let address = |stub: &Stub| core.stubs.stub_address(stub.id).0;
+        let address = |stub: &UnitStub| core.stubs.stub_address(stub.id).0;
         let stubs = self.stubs.iter();
         let addresses: Vec<_> = stubs
             .map(|(symbol, stub)| (*symbol, address(stub)))

@@ -15,7 +15,7 @@ use uruk_link::{Binding, Graph, Kind as LinkKind, Object};
 use uruk_session::{DependenceGroup, Flags, SessionError, Symbol, Tracker};
 
 use crate::api::unit::Responsibility;
-use crate::code::names::{Definition, Name};
+use crate::code::names::{Definition, NewName};
 use crate::code::object_file::ObjectFile;
 use crate::code::objects::ObjectCode;
 use crate::error::{Error, Missing};
@@ -212,7 +212,7 @@ impl Session {
         &self,
         responsibility: &Responsibility,
         placed: &PlacedImage<'_>,
-        names: &[Name],
+        names: &[NewName],
         promised: &Promised,
     ) -> Result<(), Error> {
         let session = self.names.session();

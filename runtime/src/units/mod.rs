@@ -57,7 +57,7 @@ pub use self::code::{ObjectBuilder, Reference};
 pub use self::object::LazyObject;
 pub(crate) use crate::code::unit_body::UnitBody;
 
-use self::adapter::{Adapter, Stubs};
+use self::adapter::{UnitAdapter, UnitStubs};
 
 /// Whether a symbol gets a stub.
 fn has_stub(flags: Flags) -> bool {
@@ -74,7 +74,7 @@ pub(crate) fn adapted(given: Given) -> impl uruk_session::Unit {
         interface,
     } = given;
     let interface = names.interface(interface);
-    Adapter::new(jit, unit, interface, names)
+    UnitAdapter::new(jit, unit, interface, names)
 }
 
 impl Session {
@@ -94,7 +94,7 @@ impl Session {
             .filter(|(_, flags)| has_stub(*flags))
             .collect();
         if callable.is_empty() {
-            let adapter = Adapter::new(jit, unit, interface, BodyNames::none());
+            let adapter = UnitAdapter::new(jit, unit, interface, BodyNames::none());
             match tracker {
                 Some(tracker) => tracker.define(adapter)?,
                 None => dylib.define(adapter)?,
@@ -114,11 +114,11 @@ impl Session {
         let interface = names.interface(interface);
         let improver = gate::outside(|| unit.improver());
         let improver = improver.map(|improver| Improving::new(jit.clone(), improver));
-        let adapter = Adapter::new(jit, unit, interface, Arc::clone(&names));
+        let adapter = UnitAdapter::new(jit, unit, interface, Arc::clone(&names));
         let own = dylib.create_tentative_tracker()?;
         let life: Arc<Life> = Arc::default();
         self.names.lives.note(&own, &life);
-        let mut stubs = Stubs::new(self);
+        let mut stubs = UnitStubs::new(self);
         let mut functions = Vec::with_capacity(callable.len());
         for (symbol, flags) in callable {
             let name = self.names.session().name(symbol);
@@ -155,7 +155,7 @@ impl Session {
         let mut functions = Vec::new();
         let mut of_modules = Vec::new();
         for symbol in symbols {
-            // A stub without a request takes its body along (`Stubs::discard`).
+            // A stub without a request takes its body along (`UnitStubs::discard`).
             let stub = dylib.ready(*symbol);
             let Some(id) = stub.and_then(|stub| self.stubs.function_at(stub)) else {
                 continue;

@@ -2,7 +2,7 @@
 //!
 //! The request is a unit of the session ([`BetterUnit`]), as a compile of IR is: under a tracker of
 //! its own, and ready when all dependences of the code are. The requesting thread waits for that,
-//! and continues with the outcome ([`Asked`]).
+//! and continues with the outcome ([`PendingReoptimization`]).
 //!
 //! | thread | action |
 //! |---|---|
@@ -34,7 +34,7 @@ use crate::api::improve::ReoptimizeRequest;
 use crate::code::blocks::{Rest, split};
 use crate::code::body::Body;
 use crate::code::holding::Uses;
-use crate::code::kept::Kept;
+use crate::code::kept::KeptResources;
 use crate::code::unit_body::UnitBody;
 use crate::error::{Error, Missing, Refusal};
 use crate::fork::errands::Errand;
@@ -52,7 +52,7 @@ use crate::version::request::Request;
 use std::time::Duration;
 
 /// A request for better code, and its answer.
-pub(crate) struct Asked {
+pub(crate) struct PendingReoptimization {
     core: Arc<Session>,
     pub(crate) request: Request,
     pub(crate) unit: UnitBody,
@@ -70,7 +70,7 @@ pub(crate) struct Asked {
 }
 
 /// The request as a unit of the session.
-struct BetterUnit(Arc<Asked>);
+struct BetterUnit(Arc<PendingReoptimization>);
 
 impl Unit for BetterUnit {
     fn name(&self) -> &str {
@@ -98,7 +98,7 @@ impl Unit for BetterUnit {
     }
 }
 
-impl Asked {
+impl PendingReoptimization {
     fn lock(&self) -> MutexGuard<'_, Option<Responsibility>> {
         self.responsibility.lock()
     }
@@ -196,7 +196,7 @@ impl Asked {
     }
 
     /// Makes the version a jump to an address.
-    pub(crate) fn jump(&self, address: u64, kept: Kept) -> Result<(), Error> {
+    pub(crate) fn jump(&self, address: u64, kept: KeptResources) -> Result<(), Error> {
         let _pass = gate::enter();
         // `jmp [rip]`, and the address behind it.
         let mut bytes = vec![0xff, 0x25, 0, 0, 0, 0];
@@ -211,7 +211,7 @@ impl Asked {
     }
 
     /// Links the object with the better code.
-    pub(crate) fn link(&self, name: &str, bytes: &[u8], kept: Kept) -> Result<(), Error> {
+    pub(crate) fn link(&self, name: &str, bytes: &[u8], kept: KeptResources) -> Result<(), Error> {
         let _pass = gate::enter();
         if self.cancel.is_cancelled() {
             self.fail(self.cancelled());
@@ -304,7 +304,7 @@ impl Session {
         let outcome = Outcome::default();
         let built = materialize_version(self, id, &outcome, |symbol, tracker| {
             self.under_way.asks(request.version, tracker);
-            BetterUnit(Arc::new(Asked {
+            BetterUnit(Arc::new(PendingReoptimization {
                 core: Arc::clone(self),
                 request,
                 unit: unit.clone(),
@@ -333,10 +333,10 @@ impl Session {
     /// dependences.
     fn link_better(
         &self,
-        asked: &Asked,
+        asked: &PendingReoptimization,
         name: &str,
         bytes: &[u8],
-        kept: Kept,
+        kept: KeptResources,
     ) -> Result<(Built, Dependences), Error> {
         let dylib = &asked.unit.dylib;
         let own = asked.own_name();
@@ -406,7 +406,7 @@ impl Session {
     /// dylib defines, are bound to those definitions.
     fn graph_of<'o>(
         &self,
-        asked: &Asked,
+        asked: &PendingReoptimization,
         name: &str,
         object: &'o [u8],
     ) -> Result<Graph<'o>, Error> {
@@ -427,7 +427,7 @@ impl Session {
     /// Makes a version of linked code.
     fn built(
         &self,
-        asked: &Asked,
+        asked: &PendingReoptimization,
         memory: Sealed,
         body: Range<u64>,
         linked: Linked,

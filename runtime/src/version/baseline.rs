@@ -81,7 +81,7 @@ impl std::fmt::Debug for Desk {
 }
 
 /// The analysis of a function, its code, and the function itself.
-type Made = (Compiled, Assembled, Function);
+type BaselineResult = (Compiled, Assembled, Function);
 
 /// The reason if a module cannot be read without LLVM.
 pub(crate) const UNREAD: &str = "a module for LLVM to read";
@@ -127,7 +127,7 @@ impl Compilers {
     }
 
     /// Counts a function as compiled or uncovered.
-    fn noted(&self, done: Result<Made, Uncovered>) -> Option<Made> {
+    fn noted(&self, done: Result<BaselineResult, Uncovered>) -> Option<BaselineResult> {
         match done {
             Ok(made) => {
                 self.compiled.fetch_add(1, Ordering::Relaxed);
@@ -293,7 +293,7 @@ impl Compiler {
 }
 
 /// Assembles a function that was read; the function is returned without its names.
-fn assemble(desk: &mut Desk, read: Read) -> Result<Made, Uncovered> {
+fn assemble(desk: &mut Desk, read: Read) -> Result<BaselineResult, Uncovered> {
     let _assembling = parts::enter(Part::Assembling);
     let code = desk.compiler.compile(&read.function)?;
     let mut function = read.function;

@@ -22,9 +22,9 @@ use uruk_tiering::Purpose;
 use super::baseline::Assembled;
 use super::offers::Crossing;
 use super::plan::BodyOf;
-use crate::code::blocks::{Code, Rest};
+use crate::code::blocks::{LinkedCode, Rest};
 use crate::code::records::BodyTracker;
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use crate::error::{Error, Refusal};
 use crate::events::staying::Staying;
 use crate::fork::panics;
@@ -42,9 +42,9 @@ pub(crate) struct Built {
     pub(crate) compiling: Duration,
     pub(crate) linking: Duration,
     /// The words in which its probes count.
-    pub(crate) words: Option<Words>,
+    pub(crate) words: Option<ProbeWords>,
     /// Its memory.
-    pub(crate) code: Code,
+    pub(crate) code: LinkedCode,
     /// The results of codegen, without the object.
     pub(crate) compiled: Compiled,
     pub(crate) by: CompiledBy,
@@ -77,7 +77,7 @@ impl Built {
             compiling: Duration::ZERO,
             linking: Duration::ZERO,
             words: None,
-            code: Code {
+            code: LinkedCode {
                 memory,
                 entry: body.start,
                 body_end: body.end,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use uruk_base::FunctionId;
 use uruk_codegen::{Dependence, DependenceKind, Kind, ModulePlan};
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::module::Module;
 use crate::code::names::Definition;
 use crate::version::build::Built;
@@ -37,7 +37,7 @@ impl Compiler {
     /// Like [`Compiler::depends`], for a body that need not be the function's own yet.
     pub(crate) fn depends_of(
         &self,
-        function: &Function,
+        function: &ModuleFunction,
         plan: &ModulePlan,
         built: &Built,
     ) -> Arc<[FunctionId]> {

@@ -10,16 +10,16 @@ use uruk_base::{FunctionId, Tier};
 use uruk_link::Linked;
 use uruk_tiering::Purpose;
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::error::Error;
 use crate::fork::sacrificial::sacrificial;
 use crate::version::compiler::Compiler;
 use crate::version::request::Request;
 
 /// Names of the addresses a body mentions.
-struct Names(HashMap<u64, String>);
+struct AddressNames(HashMap<u64, String>);
 
-impl SymbolResolver for Names {
+impl SymbolResolver for AddressNames {
     fn symbol(
         &mut self,
         _instruction: &iced_x86::Instruction,
@@ -91,7 +91,7 @@ impl Compiler {
     /// Prints the disassembly of a new body if that was requested.
     pub(crate) fn dump(
         &self,
-        function: &Function,
+        function: &ModuleFunction,
         tier: Tier,
         linked: &Linked,
         code: u64,
@@ -119,7 +119,7 @@ pub(crate) fn disassemble(core: &Compiler, bytes: &[u8], address: u64) -> String
     let names = mentioned
         .filter_map(|at| Some((at, core.describe(at)?)))
         .collect();
-    let mut formatter = GasFormatter::with_options(Some(Box::new(Names(names))), None);
+    let mut formatter = GasFormatter::with_options(Some(Box::new(AddressNames(names))), None);
     let mut text = String::new();
     let mut line = String::new();
     for instruction in decode() {

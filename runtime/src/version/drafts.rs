@@ -41,7 +41,7 @@ impl Compiler {
 impl Drafts {
     /// The addresses of the segments; an empty one gets the address of another, so that distances
     /// to it are in reach.
-    pub(crate) fn placement(&self, tls: Option<tls::Place>) -> Placement {
+    pub(crate) fn placement(&self, tls: Option<tls::TemplatePlace>) -> Placement {
         let addresses = self
             .segments
             .each_ref()

@@ -8,7 +8,7 @@ use uruk_reclaim::Fixed;
 use uruk_tiering::{Facts, Late, Publication};
 
 use super::build::Built;
-use crate::code::blocks::Piece;
+use crate::code::blocks::NewBlock;
 use crate::code::records::Version;
 use crate::version::compiler::Compiler;
 use crate::version::request::Made;
@@ -52,7 +52,7 @@ impl Compiler {
         let code = built.code.range();
         let bodies = self.bodies_in_sight(request.function, &built);
         let (function, version) = (Some(request.function), request.version);
-        self.notes.live(Piece {
+        self.notes.live(NewBlock {
             function,
             version,
             depends: Arc::clone(&depends),

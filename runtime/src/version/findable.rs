@@ -19,8 +19,8 @@ use uruk_base::Tier;
 use uruk_link::{FdeRow, Linked};
 use uruk_unwind::Row;
 
-use crate::code::blocks::{Shape, View};
-use crate::code::tools::Body;
+use crate::code::blocks::{VersionShape, View};
+use crate::code::tools::LinkedBody;
 use crate::error::Error;
 use crate::version::compiler::Compiler;
 
@@ -54,7 +54,7 @@ impl Compiler {
             true => Cow::Owned(format!("uruk first call of {name}")),
             false => Cow::Borrowed(name),
         };
-        self.tools.add(&Body {
+        self.tools.add(&LinkedBody {
             name: &name,
             tier: new.tier,
             entry: new.body.start,
@@ -78,7 +78,7 @@ impl Compiler {
         let body = |copy: &View<'_>| (copy.entry(), copy.body_end(), copy.shape.name);
         self.add_bodies(copies.iter().map(body));
         let born = |copy: &View<'_>| {
-            let Shape {
+            let VersionShape {
                 function, version, ..
             } = *copy.shape;
             Some((copy.range(), function?, version))

@@ -22,28 +22,28 @@ use super::findable::NewCode;
 use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::code::blocks::{Rest, split};
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::constants::Constants;
 use crate::code::holding::Uses;
 use crate::code::host_state::HostState;
 use crate::code::host_state::is_placeholder;
 use crate::code::loops::Loops;
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use crate::error::Error;
 use crate::version::compiler::Compiler;
 use uruk_base::CompiledBy;
 
 /// The words in which a version counts.
-struct Counting {
+struct CountingWords {
     /// Those of its entries and back edges, for baseline code that counts them.
     counters: Option<u64>,
     /// Those of its loops.
     loops: Option<Arc<Loops>>,
     /// Those of its probes.
-    words: Option<Words>,
+    words: Option<ProbeWords>,
 }
 
-impl Counting {
+impl CountingWords {
     /// The word with that name in code.
     fn find(&self, name: &str) -> Option<Resolved> {
         let at = match name {
@@ -142,7 +142,7 @@ impl Compiler {
         let movable = linked.immovable.is_none()
             && compiled.labels != Labels::Fixed
             && !self.tools.pins_code();
-        let Counting { words, loops, .. } = counting;
+        let CountingWords { words, loops, .. } = counting;
         let rest = Rest::new(data, words.clone(), uses).with_constants(constants.held);
         let foreign = crossing.depends(&compiled.taken);
         let states = self.states_of(function, &foreign);
@@ -164,7 +164,7 @@ impl Compiler {
 
     /// State of the host that the body of a function, or bodies inlined in it, refer to. A function
     /// that has another body by now makes the version stale, and it is not published.
-    fn states_of(&self, function: &Function, foreign: &[FunctionId]) -> Box<[HostState]> {
+    fn states_of(&self, function: &ModuleFunction, foreign: &[FunctionId]) -> Box<[HostState]> {
         let others = foreign.iter().filter_map(|&id| self.function(id));
         let others = others.filter_map(|other| other.module.state.clone());
         function
@@ -187,7 +187,11 @@ impl Compiler {
         })?)
     }
 
-    fn counting(self: &Arc<Self>, of: &BodyOf, compiled: &Compiled) -> Result<Counting, Error> {
+    fn counting(
+        self: &Arc<Self>,
+        of: &BodyOf,
+        compiled: &Compiled,
+    ) -> Result<CountingWords, Error> {
         let counters = match compiled.counts {
             true => Some(self.counts.address(&self.heap, of.id)?),
             false => None,
@@ -198,11 +202,11 @@ impl Compiler {
                 let draft = self
                     .heap
                     .allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
-                Some(Words::new(probes.clone(), draft.seal()?))
+                Some(ProbeWords::new(probes.clone(), draft.seal()?))
             }
             None => None,
         };
-        Ok(Counting {
+        Ok(CountingWords {
             counters,
             loops: self.engines().loops_of(of, compiled)?,
             words,

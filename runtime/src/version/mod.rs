@@ -72,7 +72,7 @@ use crate::version::request::Made;
 use crate::version::request::Request;
 use build::Built;
 pub(crate) use plan::BodyOf;
-use publish::Filed;
+use publish::RecordedVersion;
 
 impl Compiler {
     /// Compiles a version, links it, and publishes it unless that is too late.
@@ -201,7 +201,7 @@ impl Compiler {
         let depends = self.depends(request.function, &built);
         self.file_version(request, built, Arc::clone(&depends));
         self.publish(
-            Filed {
+            RecordedVersion {
                 request,
                 made,
                 depends,

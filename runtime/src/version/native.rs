@@ -12,7 +12,7 @@ use uruk_heap::{Pool, Sealed};
 use uruk_reclaim::IdMap;
 use uruk_tiering::{EntryAddress, Facts, Late, Publication, Purpose};
 
-use super::publish::Filed;
+use super::publish::RecordedVersion;
 use crate::code::records::{Native, Version};
 use crate::error::{Error, Refusal};
 use crate::fork::gate;
@@ -102,7 +102,7 @@ impl Compiler {
         code: Range<u64>,
         depends: Arc<[FunctionId]>,
         quiet: bool,
-    ) -> Result<Entered, Error> {
+    ) -> Result<EnteredNative, Error> {
         let first = self.stubs.entry(id).is_none();
         let request = Request {
             function: id,
@@ -137,7 +137,7 @@ impl Compiler {
             self.tell_adopted(id, version, bytes);
         }
         self.file_native(id, version, entry, code, Arc::clone(&depends));
-        let filed = Filed {
+        let filed = RecordedVersion {
             request,
             made,
             depends,
@@ -148,7 +148,7 @@ impl Compiler {
         let Publication::Published { .. } = made.publication else {
             return Err(self.cancelled(id));
         };
-        Ok(Entered { made, first })
+        Ok(EnteredNative { made, first })
     }
 
     /// Whether a function has native code that matches its current body, and the current bodies of
@@ -324,7 +324,7 @@ impl Compiler {
 }
 
 /// Native code that was published.
-struct Entered {
+struct EnteredNative {
     made: Made,
     /// Whether it is the function's first code.
     first: bool,

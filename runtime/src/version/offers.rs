@@ -36,11 +36,11 @@ use uruk_codegen::{Cancellation, Compile, ModulePlan, Offer, Parcel, SymbolId, T
 use uruk_session::Dylib;
 
 use super::plan::BodyOf;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::code::module::Module;
 use crate::code::names::Definition;
 use crate::code::names::Labels;
-use crate::code::parcels::Kept;
+use crate::code::parcels::WantedParcel;
 use crate::error::Error;
 use crate::version::compiler::Compiler;
 
@@ -76,7 +76,7 @@ fn may_name(parcel: &Parcel, labels: &Labels) -> bool {
 pub(super) struct Crossing {
     offers: Vec<Offer>,
     /// By offer: the function, its body, and the sources of the parcel.
-    sources: Vec<(FunctionId, Function, Arc<[FunctionId]>)>,
+    sources: Vec<(FunctionId, ModuleFunction, Arc<[FunctionId]>)>,
     /// Indexes of offers, by addresses seen at run time.
     targets: HashMap<u64, usize>,
     /// Dylibs in which names of bodies of other dylibs are looked up.
@@ -84,7 +84,7 @@ pub(super) struct Crossing {
 }
 
 /// A wanted function, and its name.
-struct Wanted {
+struct WantedFunction {
     id: FunctionId,
     depth: u32,
     symbol: Option<SymbolId>,
@@ -143,8 +143,8 @@ impl Compiler {
     }
 
     /// The functions of other modules that `body` calls by name, or was seen to call.
-    fn wanted(&self, body: &BodyOf, how: &Compile) -> Result<VecDeque<Wanted>, Error> {
-        let Function { module, symbol, .. } = &body.function;
+    fn wanted(&self, body: &BodyOf, how: &Compile) -> Result<VecDeque<WantedFunction>, Error> {
+        let ModuleFunction { module, symbol, .. } = &body.function;
         let mut reader = module.readers.reader()?;
         let symbols = match reader.wanted(&body.plan, *symbol, how) {
             Ok(symbols) => symbols,
@@ -161,7 +161,7 @@ impl Compiler {
         let targets = seen
             .filter(|address| !how.targets.contains_key(address))
             .filter_map(|address| {
-                Some(Wanted {
+                Some(WantedFunction {
                     id: self.stubs.function_at(address)?,
                     depth: 1,
                     symbol: None,
@@ -170,7 +170,7 @@ impl Compiler {
             });
         let called = symbols.into_iter().filter_map(|symbol| {
             let name = &body.plan.import(symbol).name;
-            Some(Wanted {
+            Some(WantedFunction {
                 id: self.function_named(&module.dylib, name)?,
                 depth: 1,
                 symbol: Some(symbol),
@@ -192,8 +192,8 @@ impl Compiler {
         &self,
         body: &BodyOf,
         how: &Compile,
-        next: Wanted,
-        wanted: &mut VecDeque<Wanted>,
+        next: WantedFunction,
+        wanted: &mut VecDeque<WantedFunction>,
         crossing: &mut Crossing,
     ) {
         let known = crossing.sources.iter().position(|(id, ..)| *id == next.id);
@@ -226,7 +226,7 @@ impl Compiler {
                 let wrapper = parcel.instructions() <= WRAPPER && next.depth < DEPTH;
                 if wrapper || next.depth < depth(how) {
                     let callees = parcel.callees().filter_map(|name| {
-                        Some(Wanted {
+                        Some(WantedFunction {
                             id: self.function_named(home, name)?,
                             depth: next.depth + 1,
                             symbol: None,
@@ -250,10 +250,10 @@ impl Compiler {
     /// The body of a function as its module offers it, and its sources.
     fn parcel(
         &self,
-        function: &Function,
+        function: &ModuleFunction,
         how: &Compile,
     ) -> Option<(Arc<Parcel>, Arc<[FunctionId]>)> {
-        let Function { module, symbol, .. } = function;
+        let ModuleFunction { module, symbol, .. } = function;
         let plan = module.plan();
         let kept = match module.parcels.get(plan.number, *symbol) {
             Some(kept) if kept.parcel.is_some() || kept.tier >= how.tier => kept,
@@ -272,7 +272,7 @@ impl Compiler {
         symbol: SymbolId,
         plan: &ModulePlan,
         how: &Compile,
-    ) -> Option<Kept> {
+    ) -> Option<WantedParcel> {
         let made = module.readers.reader().and_then(|mut reader| {
             let made = reader.parcel(plan, symbol, how);
             if made.as_ref().is_err_and(|cause| !cause.is_cancelled()) {
@@ -293,7 +293,7 @@ impl Compiler {
             Some(parcel) => self.functions_of(module, plan, parcel.uses()),
             None => Arc::default(),
         };
-        Some(Kept {
+        Some(WantedParcel {
             parcel: parcel.map(Arc::new),
             tier: how.tier,
             depends,

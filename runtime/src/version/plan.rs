@@ -6,7 +6,7 @@ use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Compile, Knowledge, ModulePlan};
 use uruk_tiering::Purpose;
 
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::error::{Error, Refusal};
 use crate::version::compiler::Compiler;
 use crate::version::request::Request;
@@ -15,7 +15,7 @@ use crate::version::request::Request;
 #[derive(Clone)]
 pub(crate) struct BodyOf {
     pub(crate) id: FunctionId,
-    pub(crate) function: Function,
+    pub(crate) function: ModuleFunction,
     pub(crate) plan: Arc<ModulePlan>,
     /// Whether bodies of other modules may be inlined.
     pub(crate) crosses: bool,

@@ -11,7 +11,7 @@ use crate::version::request::Made;
 use crate::version::request::Request;
 
 /// A recorded version.
-pub(super) struct Filed {
+pub(super) struct RecordedVersion {
     pub(super) request: Request,
     pub(super) made: Made,
     /// Functions from which it took bodies or facts.
@@ -26,11 +26,11 @@ impl Compiler {
     /// Publishes a version, or retires it.
     pub(super) fn publish(
         self: &Arc<Self>,
-        filed: Filed,
+        filed: RecordedVersion,
         versions: &FunctionVersions,
         ticket: Ticket,
     ) -> Result<Made, Error> {
-        let Filed {
+        let RecordedVersion {
             request,
             mut made,
             depends,

@@ -1,6 +1,6 @@
 //! Requests for versions, and their results.
 
-use crate::code::words::Words;
+use crate::code::words::ProbeWords;
 use std::time::Duration;
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_tiering::{Facts, Publication, Purpose};
@@ -30,6 +30,6 @@ pub(crate) struct Made {
     /// Hash of the object that it was linked from, if any.
     pub(crate) object: Option<u64>,
     /// The words in which its probes count.
-    pub(crate) words: Option<Words>,
+    pub(crate) words: Option<ProbeWords>,
     pub(crate) publication: Publication,
 }

@@ -11,7 +11,7 @@ use uruk_base::FunctionId;
 use uruk_codegen::Cancellation;
 
 use crate::code::body::Body;
-use crate::code::body::Function;
+use crate::code::body::ModuleFunction;
 use crate::fork::gate;
 use crate::version::compiler::Compiler;
 use crate::version::engines::OnLostThread;
@@ -51,7 +51,7 @@ impl Compiler {
         let Some(own) = self.function(id) else {
             return Vec::new();
         };
-        let name = |function: &Function| {
+        let name = |function: &ModuleFunction| {
             let plan = function.module.plan();
             plan.import(function.symbol).name.to_string()
         };

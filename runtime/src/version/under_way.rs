@@ -22,12 +22,12 @@ struct Going {
 }
 
 /// A version is under way as long as this lives.
-pub(crate) struct Entered<'a> {
+pub(crate) struct UnderWayGuard<'a> {
     list: &'a UnderWay,
     version: VersionId,
 }
 
-impl Drop for Entered<'_> {
+impl Drop for UnderWayGuard<'_> {
     fn drop(&mut self) {
         let gone = {
             let mut list = self.list.lock();
@@ -45,7 +45,7 @@ impl UnderWay {
     }
 
     /// Enters a version whose compile begins; `cancel` ends it early.
-    pub(crate) fn enter(&self, request: &Request, cancel: &Cancellation) -> Entered<'_> {
+    pub(crate) fn enter(&self, request: &Request, cancel: &Cancellation) -> UnderWayGuard<'_> {
         let (function, version) = (request.function, request.version);
         self.lock().push(Going {
             function,
@@ -53,7 +53,7 @@ impl UnderWay {
             cancel: cancel.clone(),
             asked: None,
         });
-        Entered {
+        UnderWayGuard {
             list: self,
             version,
         }

@@ -60,7 +60,7 @@ pub struct Candidate {
 
 /// The result of two versions that took turns.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended {
+pub struct TrialResult {
     /// The verdict on the candidate.
     pub verdict: Verdict,
     /// Speed of the candidate relative to the incumbent.

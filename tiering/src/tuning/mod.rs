@@ -32,7 +32,7 @@ mod turns;
 
 pub use advice::{Advice, Lesson, Shape};
 pub use budget::{Account, Budget};
-pub use candidate::{Candidate, Ended, Root, SHORTEST, Tried, TuningUnit};
+pub use candidate::{Candidate, Root, SHORTEST, TrialResult, Tried, TuningUnit};
 pub use drift::Drift;
 pub use memory::{Known, KnownNative, Memory, Progress, Stale};
 pub use native::WAY;

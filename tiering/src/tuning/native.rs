@@ -5,7 +5,7 @@
 //! for each entry, which decides for functions that are short and entered often. Without a result,
 //! the better estimate wins: a program must not become slower.
 
-use super::candidate::Ended;
+use super::candidate::TrialResult;
 use super::trial::{Rules, Verdict};
 
 /// The error rate. One of two codes must run in any case, so a wrong choice between two that are
@@ -34,7 +34,7 @@ pub(super) fn rules(rules: Rules) -> Rules {
     }
 }
 
-impl Ended {
+impl TrialResult {
     /// Whether native code must run, if it was the candidate.
     pub fn prefers_native(&self) -> bool {
         match self.verdict {

@@ -17,15 +17,17 @@
 //! [`AGAIN`] if native code beat all candidates. Native code counts nothing, so a change of its load
 //! is not seen.
 
+mod next;
+mod results;
+
 use std::collections::{BTreeMap, HashSet};
 
-use uruk_base::{CALLEES, Change, Inlining, Nanos, Tier, Variant, VersionId};
+use uruk_base::{CALLEES, Nanos, Tier, Variant, VersionId};
 
-use super::advice::{Advice, Shape};
-use super::candidate::{Candidate, Ended, LONGEST, Root, SHORTEST, Tried};
+use super::candidate::{LONGEST, Root, SHORTEST, Tried};
 use super::drift::Drift;
 use super::memory::{Known, Progress};
-use super::trial::{Interval, Rules, Verdict};
+use super::trial::{Interval, Rules};
 
 /// Minimal gain of the first trials. To refute that an interpreter's loop, entered every 20 ms,
 /// gains a hundredth takes 70 pairs of slices, and 12 s. To refute a twentieth takes 5 pairs, and a
@@ -39,8 +41,8 @@ const AGAIN: Nanos = Nanos::from_ms(300_000);
 /// Maximal number of doublings.
 const DOUBLED: u32 = 10;
 
-/// Maximal trials of one root, after which it is settled, even if candidates are left.
-const TRIALS: usize = 80;
+pub use next::Possible;
+pub use results::{Consequence, Tested};
 
 /// The phase of a root.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,7 +101,7 @@ struct Lost {
     by: f64,
 }
 
-/// What the runtime knows about a root before its first check.
+/// Facts about a root before its first check, of this run and an earlier one.
 #[derive(Debug, Default)]
 pub struct Before<'k> {
     /// Whether it was profiled.
@@ -134,46 +136,6 @@ pub enum Check {
     Drifted,
     /// Nothing is to be done now.
     Nothing,
-}
-
-/// Kinds of code that can be made for a root.
-#[derive(Clone, Copy, Debug)]
-pub struct Possible {
-    /// Native code.
-    pub native: bool,
-    /// Code of tier 3.
-    pub guided: bool,
-    /// Code whose floating-point operations are contracted.
-    pub contracted: bool,
-    /// Code for values of arguments that are nearly constant.
-    pub values: bool,
-    /// Nothing but the same code once more, for a check of the tuner itself.
-    pub same: bool,
-}
-
-/// Code that was made for a trial.
-#[derive(Clone, Copy, Debug)]
-pub struct Tested {
-    /// Its version.
-    pub version: VersionId,
-    /// The hash of its object, if LLVM emitted it.
-    pub object: Option<u64>,
-    /// That of the root's code.
-    pub running: Option<u64>,
-}
-
-/// The consequences of a trial for others than the region.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Consequence {
-    /// Whether the candidate runs from now on.
-    pub won: bool,
-    /// Whether it is the base of the next variants: it won, or is the best of those that lose to
-    /// native code.
-    pub better: bool,
-    /// Gain of the change, for [`Advice::learn`]; 1 if there was none.
-    pub gain: f64,
-    /// What the next run should know.
-    pub known: Option<Known>,
 }
 
 /// The state of a root.
@@ -477,125 +439,6 @@ impl Region {
         self.phase = RootPhase::Settled { since: None };
     }
 
-    /// The next candidate; `None` if no candidate is left, and the root is settled by that, or if the
-    /// code that lost to its native code was replaced meanwhile.
-    pub fn next(
-        &mut self,
-        root: &Root,
-        shape: Shape,
-        possible: Possible,
-        advice: &mut Advice,
-    ) -> Option<Candidate> {
-        // Candidates over native code have the tier of the slower code.
-        let contested = root.tier == Tier::Native;
-        let tier = match contested {
-            true => self.lost?.root.tier,
-            false => root.tier,
-        };
-        let variant = self.variant;
-        let other = |tier| {
-            Some(Candidate {
-                tier,
-                variant,
-                change: None,
-            })
-        };
-        if possible.native && !self.done.has(Step::Native) && !contested {
-            return other(Tier::Native);
-        }
-        if possible.same && (tier != Tier::Guided || self.done.has(Step::Plain)) {
-            return other(root.tier);
-        }
-        let full = self.trials.len() >= TRIALS;
-        loop {
-            if possible.guided && !contested && !self.done.has(Step::Guided) {
-                return other(Tier::Guided);
-            }
-            if tier == Tier::Guided && !self.done.has(Step::Plain) {
-                return other(Tier::Optimized);
-            }
-            if full {
-                break;
-            }
-            let allowed = |change| self.allows(tier, shape, possible, change);
-            if let Some((change, variant)) = advice.next(shape, variant, &self.tried, allowed) {
-                return Some(Candidate {
-                    tier,
-                    variant,
-                    change: Some(change),
-                });
-            }
-            let rolled = self.rolled_apart(tier, shape.loops);
-            if let Some(variant) = rolled.filter(|_| !contested) {
-                return Some(Candidate {
-                    tier: Tier::Optimized,
-                    variant,
-                    change: None,
-                });
-            }
-            if !self.goes_on_finely() {
-                break;
-            }
-        }
-        self.settle();
-        self.drift = Drift::default();
-        None
-    }
-
-    /// Whether a change may have an effect: one without is not worth a trial.
-    fn allows(&self, tier: Tier, shape: Shape, possible: Possible, change: Change) -> bool {
-        let variant = self.variant;
-        match change {
-            Change::Contract => possible.contracted,
-            Change::Start(_) => shape.loops > 0,
-            Change::Values => possible.values || variant.values,
-            Change::Order => tier == Tier::Guided || variant.static_order,
-            Change::Callee(number) => {
-                u32::from(number) < self.callees && variant.inlining != Inlining::None
-            }
-            _ => true,
-        }
-    }
-
-    /// Continues with small gains, once all candidates were tried for large ones; returns whether
-    /// any are left.
-    fn goes_on_finely(&mut self) -> bool {
-        if self.depth == Depth::Fine || self.doubtful.is_empty() {
-            return false;
-        }
-        self.depth = Depth::Fine;
-        self.done.set(Step::Rolled, false);
-        for variant in std::mem::take(&mut self.doubtful) {
-            // An equal variant means the other tier's code: plain in place of guided, or the
-            // reverse.
-            if variant == self.variant {
-                self.done.set(Step::Plain, false);
-                self.done.set(Step::Guided, self.tier == Tier::Guided);
-                self.tiers_compared = false;
-            }
-            self.tried.retain(|&tried| tried != variant);
-        }
-        true
-    }
-
-    /// Proposes once the variant with unchanged loops, by the plain pipeline of tier 2, if the
-    /// current code is of tier 3 or of the thorough one: it is tried after all candidates on that.
-    /// Two steps at once, as neither needs to gain anything by itself: Rust's fannkuch took 16.2 ms
-    /// an iteration at tier 2, 15.7 at tier 3 or thorough, and no less with unchanged loops on top
-    /// of those; at tier 2 they took 14.2 to 14.6.
-    fn rolled_apart(&mut self, tier: Tier, loops: u8) -> Option<Variant> {
-        let elsewhere = tier == Tier::Guided || self.variant.thorough;
-        if !elsewhere || loops == 0 || self.done.has(Step::Rolled) {
-            return None;
-        }
-        self.done.set(Step::Rolled, true);
-        let mut variant = self.variant.with(Change::Rolled);
-        variant.thorough = false;
-        let tried = tier != Tier::Guided && self.tried.contains(&variant);
-        let same = tier == Tier::Guided && variant == self.variant;
-        (!tried && !same).then_some(variant)
-    }
-
     /// The stopping rules of a trial of a variant: shorter if other candidates wait for their first
     /// trial. Against native code, a candidate must gain enough over the best variant so far, which
     /// may be slower.
@@ -619,147 +462,6 @@ impl Region {
             let tried = self.depth == Depth::Coarse && self.objects.contains(&object);
             running == Some(object) || tried
         })
-    }
-
-    /// Notes a candidate that was tried, or cannot be: it is not proposed again.
-    pub fn note(&mut self, candidate: Candidate) {
-        if candidate.tier == Tier::Native {
-            return self.done.set(Step::Native, true);
-        }
-        if !self.tried.contains(&candidate.variant) {
-            self.tried.push(candidate.variant);
-        }
-        if candidate.change.is_none() {
-            match candidate.tier {
-                Tier::Optimized => self.done.set(Step::Plain, true),
-                Tier::Guided => self.done.set(Step::Guided, true),
-                _ => {}
-            }
-        }
-    }
-
-    fn record(&mut self, root: &Root, candidate: Candidate, ended: &Ended, charged: Nanos) {
-        self.trials.push(Tried {
-            tier: candidate.tier,
-            variant: candidate.variant,
-            verdict: ended.verdict,
-            ratio: ended.ratio,
-            pairs: ended.pairs,
-            unit: root.unit,
-            lost: charged,
-        });
-    }
-
-    /// Takes the result of comparing a root with its native code. From now on `runs` is in the slot,
-    /// at that tier: native code if it won.
-    pub fn native_ended(
-        &mut self,
-        root: &Root,
-        ended: &Ended,
-        runs: (VersionId, Tier),
-        charged: Nanos,
-    ) {
-        let native = Candidate {
-            tier: Tier::Native,
-            variant: self.variant,
-            change: None,
-        };
-        self.note(native);
-        self.record(root, native, ended, charged);
-        (self.version, self.tier) = runs;
-        if ended.prefers_native() {
-            self.ratio = self.ratio.times(ended.ratio);
-            // Guided code may still follow, and is compared with it.
-            self.done.set(Step::Native, false);
-            let by = ended.ratio.point;
-            // The closest code is the base of variants.
-            if self.lost.is_none_or(|before| by < before.by) {
-                self.lost = Some(Lost { root: *root, by });
-            }
-        }
-    }
-
-    /// Takes the result of another trial.
-    pub fn ended(
-        &mut self,
-        root: &Root,
-        candidate: Candidate,
-        tested: &Tested,
-        ended: &Ended,
-        charged: Nanos,
-        margin: f64,
-    ) -> Consequence {
-        let won = ended.verdict == Verdict::Faster;
-        let contested = root.tier == Tier::Native;
-        let lost = self.lost.filter(|_| contested);
-        // The candidate's gain over the code that it differs from, which lost to native code.
-        let over = |ratio: f64| ratio * lost.map_or(1.0, |lost| lost.by);
-        let better = won || contested && over(ended.ratio.low) > 1.0;
-        self.note(candidate);
-        self.record(root, candidate, ended, charged);
-        self.objects.extend(tested.object);
-        (self.version, self.tier) = match won {
-            true => (tested.version, candidate.tier),
-            false => (root.version, root.tier),
-        };
-        // Another variant of another tier is tried for a small gain in any case.
-        let alone = candidate.change.is_some() || candidate.variant == self.variant;
-        let coarse = self.depth == Depth::Coarse;
-        if !better && coarse && alone && over(ended.ratio.high) >= 1.0 + margin {
-            self.doubtful.push(candidate.variant);
-        }
-        if better {
-            self.take_as_base(candidate, tested);
-            self.lost = lost.map(|lost| Lost {
-                root: Root {
-                    tier: candidate.tier,
-                    ..lost.root
-                },
-                by: 1.0 / ended.ratio.point,
-            });
-        }
-        if won && candidate.change.is_none() && candidate.tier < root.tier {
-            // The counts were taken too early: new counts may make better guided code.
-            self.done.set(Step::Profile, false);
-            self.done.set(Step::Guided, false);
-        }
-        if won {
-            self.ratio = self.ratio.times(ended.ratio);
-            self.done.set(Step::Native, true);
-            self.lost = None;
-        }
-        let known = Known {
-            variant: self.variant,
-            ratio: self.ratio,
-            settled: false,
-        };
-        Consequence {
-            won,
-            better,
-            gain: if better { over(ended.ratio.point) } else { 1.0 },
-            known: (won || !contested).then_some(known),
-        }
-    }
-
-    /// Makes a candidate the base of the next variants.
-    fn take_as_base(&mut self, candidate: Candidate, tested: &Tested) {
-        // Variants that differ from this by one change were not tried for large gains.
-        self.doubtful.clear();
-        self.depth = Depth::Coarse;
-        self.done.set(Step::Rolled, false);
-        if candidate.change.is_none() {
-            // Nothing was tried on code of this tier.
-            self.tried.clear();
-            self.done.set(Step::Plain, true);
-        }
-        if !self.tried.contains(&self.variant) {
-            self.tried.push(self.variant);
-        }
-        // Changes refuted for large gains may have a small one over this.
-        self.objects.clear();
-        self.objects.extend(tested.running);
-        self.objects.extend(tested.object);
-        self.variant = candidate.variant;
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use uruk_base::{Nanos, VersionId};
 
-use super::candidate::{Ended, Root, TuningUnit, part};
+use super::candidate::{Root, TrialResult, TuningUnit, part};
 use super::native;
 use super::trial::{Arm, Rules, Slice, Trial, Verdict};
 
@@ -206,8 +206,8 @@ impl Turns {
     }
 
     /// The result, with that verdict.
-    pub fn ended(&self, verdict: Verdict) -> Ended {
-        Ended {
+    pub fn ended(&self, verdict: Verdict) -> TrialResult {
+        TrialResult {
             verdict,
             ratio: self.trial.interval(),
             pairs: self.trial.pairs(),

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::sandbox;
 
-use super::Start;
+use super::ThreadStart;
 use crate::fork::{futex, gate};
 
 /// How long a thread waits, unless for ever.
@@ -29,7 +29,7 @@ const MOST: usize = 4;
 
 /// The place where one thread waits.
 pub(super) struct Bed {
-    start: Mutex<Option<Box<Start>>>,
+    start: Mutex<Option<Box<ThreadStart>>>,
     /// Release and acquire: the work is stored before [`GIVEN`].
     word: AtomicU32,
 }
@@ -77,7 +77,7 @@ fn resting() -> MutexGuard<'static, Vec<Arc<Bed>>> {
 }
 
 /// Gives the work to a waiting thread; returns it if there is none. Under a pass.
-pub(super) fn wake(start: Box<Start>) -> Option<Box<Start>> {
+pub(super) fn wake(start: Box<ThreadStart>) -> Option<Box<ThreadStart>> {
     let mut resting = resting();
     let Some(bed) = resting.pop() else {
         return Some(start);
@@ -109,7 +109,7 @@ impl Bed {
     }
 
     /// The thread's next work, with a pass; `None` once it has waited for too long, or is to end.
-    pub(super) fn wait(self: &Arc<Bed>) -> (gate::Pass, Option<Box<Start>>) {
+    pub(super) fn wait(self: &Arc<Bed>) -> (gate::Pass, Option<Box<ThreadStart>>) {
         let begun = Instant::now();
         loop {
             if self.word.load(Ordering::Acquire) == GIVEN {

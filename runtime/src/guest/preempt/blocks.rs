@@ -26,15 +26,15 @@ const LEAF_WORDS: usize = 1 << (LEAF_BITS - GRANULE_BITS - 6);
 const MIDDLE_LEAVES: usize = 1 << (MIDDLE_BITS - LEAF_BITS);
 const MIDDLES: usize = 1 << (ADDRESS_BITS - MIDDLE_BITS);
 
-type Leaf = [AtomicU64; LEAF_WORDS];
-type Middle = [AtomicPtr<Leaf>; MIDDLE_LEAVES];
+type BlockBits = [AtomicU64; LEAF_WORDS];
+type Middle = [AtomicPtr<BlockBits>; MIDDLE_LEAVES];
 
 /// A set of blocks by their addresses.
-pub(crate) struct Blocks([AtomicPtr<Middle>; MIDDLES]);
+pub(crate) struct BlockSet([AtomicPtr<Middle>; MIDDLES]);
 
-impl Blocks {
-    pub(crate) const fn new() -> Blocks {
-        Blocks([const { AtomicPtr::new(ptr::null_mut()) }; MIDDLES])
+impl BlockSet {
+    pub(crate) const fn new() -> BlockSet {
+        BlockSet([const { AtomicPtr::new(ptr::null_mut()) }; MIDDLES])
     }
 
     /// Adds a block; false if no memory is left for the bits.
@@ -69,7 +69,7 @@ impl Blocks {
                 .is_some_and(|leaf| leaf[word].fetch_and(!bit, Ordering::Relaxed) & bit != 0)
     }
 
-    fn leaf(&self, block: usize) -> Option<&Leaf> {
+    fn leaf(&self, block: usize) -> Option<&BlockBits> {
         if !block.is_multiple_of(1 << GRANULE_BITS) {
             return None;
         }
@@ -121,11 +121,11 @@ fn present<T>(word: &AtomicPtr<T>) -> Option<&T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Blocks;
+    use super::BlockSet;
 
     #[test]
     fn a_block_is_there_until_it_is_taken() {
-        static BLOCKS: Blocks = Blocks::new();
+        static BLOCKS: BlockSet = BlockSet::new();
         let blocks = [0x10, 0x7fff_ffff_fff0, 0x5555_1234_5670, 0x5555_1234_5680];
         for block in blocks {
             assert!(!BLOCKS.holds(block) && !BLOCKS.take(block));

@@ -21,9 +21,9 @@
 //!   needs, or the dynamic loader. Guest code never runs on those threads, and a compile never
 //!   waits for a compile. Else the program's function is called.
 //! - *Free.* The runtime's blocks are returned to the process's own functions, on any thread: each
-//!   is noted ([`Blocks`](super::blocks::Blocks)), from the process's first on. A block that is not
-//!   noted is the program's; if a thread of the runtime frees it, it is leaked, as guest code must
-//!   not run there.
+//!   is noted ([`BlockSet`](super::blocks::BlockSet)), from the process's first on. A block that is
+//!   not noted is the program's; if a thread of the runtime frees it, it is leaked, as guest code
+//!   must not run there.
 //!
 //! The program may build on the process's functions (`dlsym(RTLD_NEXT, "malloc")`,
 //! `__libc_malloc`), which bypass the gates. It may also leave out names of a family, which then
@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-use super::blocks::Blocks;
+use super::blocks::BlockSet;
 use crate::fork::shield;
 use crate::host::llvm;
 
@@ -117,7 +117,7 @@ gates![
 ];
 
 /// Allocation functions by their first three arguments; a function ignores those it does not take.
-type Function = unsafe extern "C-unwind" fn(usize, usize, usize) -> usize;
+type AllocationFunction = unsafe extern "C-unwind" fn(usize, usize, usize) -> usize;
 
 /// The process's own functions, once looked up.
 static OWN: [AtomicUsize; GATE_COUNT] = [const { AtomicUsize::new(0) }; GATE_COUNT];
@@ -131,8 +131,8 @@ static USED: AtomicBool = AtomicBool::new(false);
 /// Code ranges of the runtime, sorted by start.
 static RUNTIME: OnceLock<Vec<Range<u64>>> = OnceLock::new();
 
-static MALLOC_BLOCKS: Blocks = Blocks::new();
-static NEW_BLOCKS: Blocks = Blocks::new();
+static MALLOC_BLOCKS: BlockSet = BlockSet::new();
+static NEW_BLOCKS: BlockSet = BlockSet::new();
 
 unsafe extern "C" {
     fn __libc_malloc();
@@ -264,7 +264,7 @@ unsafe fn call(function: usize, a: usize, b: usize, c: usize) -> usize {
         return 0;
     }
     // SAFETY: duty 1; a function of up to three words, which ignores the others.
-    unsafe { std::mem::transmute::<usize, Function>(function)(a, b, c) }
+    unsafe { std::mem::transmute::<usize, AllocationFunction>(function)(a, b, c) }
 }
 
 /// Whether the program's functions are used already.
@@ -285,7 +285,7 @@ fn is_runtimes(from: usize) -> bool {
     behind != 0 && from < ranges[behind - 1].end || llvm::holds(from)
 }
 
-fn blocks(index: usize) -> &'static Blocks {
+fn blocks(index: usize) -> &'static BlockSet {
     match FAMILIES[index] {
         Malloc => &MALLOC_BLOCKS,
         New => &NEW_BLOCKS,

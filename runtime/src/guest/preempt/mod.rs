@@ -64,7 +64,7 @@ use crate::host::{listed, llvm};
 use crate::load::image::Image;
 use crate::load::input::function_base;
 use crate::load::started::Content;
-use crate::load::started::Copied;
+use crate::load::started::CopiedDefinition;
 
 /// The dynamic loader's own name.
 const LOADER: &str = "ld-linux-x86-64.so.2";
@@ -77,13 +77,13 @@ const OPENERS: [&CStr; 4] = [c"dlopen", c"dlsym", c"dlvsym", c"dlmopen"];
 #[derive(Default)]
 pub(crate) struct Exported {
     /// By name; sorted, so that runs are reproducible.
-    names: BTreeMap<CString, Export>,
+    names: BTreeMap<CString, ProgramExport>,
     /// Variables of libraries, and the addresses of their copies.
     moved: Vec<(Range<u64>, u64)>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Export {
+struct ProgramExport {
     address: u64,
     function: bool,
     /// Whether it represents a library's own definition.
@@ -121,7 +121,7 @@ fn exported_by<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (&'a st
 }
 
 /// The exports of the files of `image`.
-fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, Export> {
+fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, ProgramExport> {
     let mut found: HashMap<Box<str>, Meaning> = HashMap::new();
     for (_, module) in &image.modules {
         let plan = module.plan();
@@ -153,7 +153,7 @@ fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, Export> 
         };
         let name = CString::new(&*name).ok()?;
         let Meaning { function, equal } = meaning;
-        let export = Export {
+        let export = ProgramExport {
             address,
             function,
             copied: false,
@@ -167,16 +167,20 @@ fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, Export> 
 impl Exported {
     /// The definitions of a program that libraries will use: the `copied` definitions of libraries,
     /// and the exports of `image`, if they preempt those of libraries.
-    pub(crate) fn of(core: &CodeDirectory, image: Option<&Image>, copied: &[Copied]) -> Exported {
+    pub(crate) fn of(
+        core: &CodeDirectory,
+        image: Option<&Image>,
+        copied: &[CopiedDefinition],
+    ) -> Exported {
         let mut names = image.map_or_else(BTreeMap::new, |image| defined_by(core, image));
         let mut moved = Vec::new();
         let own = |name: &CStr| match core.names.find_own(&core.main, name.to_str().ok()?)? {
             Definition::Address(address) => Some(address),
             _ => None,
         };
-        for Copied { name, content } in copied {
+        for CopiedDefinition { name, content } in copied {
             let Some(address) = own(name) else { continue };
-            let export = Export {
+            let export = ProgramExport {
                 address,
                 function: *content == Content::Function,
                 copied: true,
@@ -203,7 +207,7 @@ impl Exported {
     pub(crate) fn begin(self, core: &CodeDirectory) {
         let (loaded, _) = loaded::all();
         let process = core.process.read();
-        let parts = Parts::of(&loaded, &process.dynamics());
+        let parts = LibraryRoles::of(&loaded, &process.dynamics());
         gates::find_own(|name| process.find(name));
         drop(process);
         let gates: Vec<_> = self
@@ -220,7 +224,7 @@ impl Exported {
         // of the same size.
         unsafe { self.make_copies() };
         let mut writes = Writes::default();
-        let wanted = Wanted::new(&self.names);
+        let wanted = NameFilter::new(&self.names);
         for (index, one) in loaded.iter().enumerate() {
             if !parts.runtimes.contains(&index) {
                 let shared = !parts.programs.contains(&index);
@@ -272,13 +276,13 @@ impl Exported {
 }
 
 /// Opens the library that stands for the program.
-fn stand_in_for(names: &BTreeMap<CString, Export>, thunks: &[Thunk]) -> Option<StandIn> {
-    let bind = stand_in::Name {
+fn stand_in_for(names: &BTreeMap<CString, ProgramExport>, thunks: &[Thunk]) -> Option<StandIn> {
+    let bind = stand_in::ExportedName {
         name: opened::BIND,
         address: opened::bind_opened as *const () as u64,
         kind: NameKind::Resolver,
     };
-    let names = names.iter().map(|(name, export)| stand_in::Name {
+    let names = names.iter().map(|(name, export)| stand_in::ExportedName {
         name,
         address: export.address,
         kind: match export.function {
@@ -299,21 +303,21 @@ fn stand_in_for(names: &BTreeMap<CString, Export>, thunks: &[Thunk]) -> Option<S
 }
 
 /// A set of names that quickly rejects most others: one bit for each hash.
-struct Wanted(Box<[u64; 1 << 10]>);
+struct NameFilter(Box<[u64; 1 << 10]>);
 
-impl Wanted {
-    fn new(names: &BTreeMap<CString, Export>) -> Wanted {
-        let mut wanted = Wanted(Box::new([0; 1 << 10]));
+impl NameFilter {
+    fn new(names: &BTreeMap<CString, ProgramExport>) -> NameFilter {
+        let mut wanted = NameFilter(Box::new([0; 1 << 10]));
         let names = names.keys().map(CString::as_c_str);
         for name in names.chain(OPENERS).chain(listed::NAMES) {
-            let (word, bit) = Wanted::place(name);
+            let (word, bit) = NameFilter::place(name);
             wanted.0[word] |= bit;
         }
         wanted
     }
 
     fn may_hold(&self, name: &CStr) -> bool {
-        let (word, bit) = Wanted::place(name);
+        let (word, bit) = NameFilter::place(name);
         self.0[word] & bit != 0
     }
 
@@ -326,14 +330,14 @@ impl Wanted {
 }
 
 /// Libraries by their callers, as indexes.
-struct Parts {
+struct LibraryRoles {
     runtimes: HashSet<usize>,
     programs: HashSet<usize>,
 }
 
-impl Parts {
+impl LibraryRoles {
     /// `allowed` are the dynamic sections of libraries that the program was linked with.
-    fn of(loaded: &[Loaded], allowed: &[u64]) -> Parts {
+    fn of(loaded: &[Loaded], allowed: &[u64]) -> LibraryRoles {
         let mut runtimes = closure(loaded, llvm::needed(loaded).chain([0]));
         let roots = loaded.iter().enumerate();
         let roots = roots.filter(|(_, one)| allowed.contains(&one.dynamic));
@@ -349,7 +353,7 @@ impl Parts {
             programs.remove(&loader);
             runtimes.insert(loader);
         }
-        Parts { runtimes, programs }
+        LibraryRoles { runtimes, programs }
     }
 
     /// Load addresses of the files that only the runtime uses: its executable, and LLVM.
@@ -366,7 +370,7 @@ impl Parts {
 }
 
 /// The new value of a word.
-enum Value {
+enum NewValue {
     Address(u64),
     /// The thunk with this index.
     Thunk(usize),
@@ -376,7 +380,7 @@ enum Value {
 #[derive(Default)]
 struct Writes {
     /// By library: address, value, and addend.
-    words: BTreeMap<usize, Vec<(u64, Value, i64)>>,
+    words: BTreeMap<usize, Vec<(u64, NewValue, i64)>>,
     thunks: Vec<Thunk>,
     thunk_indexes: HashMap<Thunk, usize>,
     /// Whether the loader has yet to fill in one of them.
@@ -389,13 +393,13 @@ impl Writes {
     /// Adds the words of a library that the program's names preempt.
     fn collect(
         &mut self,
-        names: &BTreeMap<CString, Export>,
-        wanted: &Wanted,
+        names: &BTreeMap<CString, ProgramExport>,
+        wanted: &NameFilter,
         library: &Loaded,
         index: usize,
         shared: bool,
     ) {
-        let mut lists = listed::Words::of(library);
+        let mut lists = listed::OverwrittenWords::of(library);
         let each = |word: Word<'_>| {
             if !wanted.may_hold(word.name) {
                 return;
@@ -418,10 +422,10 @@ impl Writes {
                 return;
             }
             let value = match shared && export.function && !export.copied {
-                false => Value::Address(export.address),
+                false => NewValue::Address(export.address),
                 true => match before(&word) {
                     0 => return,
-                    old => Value::Thunk(self.thunk(Thunk {
+                    old => NewValue::Thunk(self.thunk(Thunk {
                         new: export.address,
                         old,
                     })),
@@ -436,7 +440,7 @@ impl Writes {
         let listed = lists
             .values()
             .filter(|(word, ..)| !names.contains_key(*word));
-        let listed = listed.map(|(_, address, value)| (address, Value::Address(value), 0));
+        let listed = listed.map(|(_, address, value)| (address, NewValue::Address(value), 0));
         let mut listed = listed.peekable();
         if listed.peek().is_some() {
             self.words.entry(index).or_default().extend(listed);
@@ -455,8 +459,8 @@ impl Writes {
         for (&index, words) in &self.words {
             let values = words.iter().filter_map(|(address, value, addend)| {
                 let value = match value {
-                    Value::Address(address) => *address,
-                    Value::Thunk(index) => *thunks?.get(*index)?,
+                    NewValue::Address(address) => *address,
+                    NewValue::Thunk(index) => *thunks?.get(*index)?,
                 };
                 Some((*address, value.wrapping_add_signed(*addend)))
             });

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use uruk_base::locks::Mutex;
 
-use super::{Export, Wanted, Writes, stand_in_for};
+use super::{NameFilter, ProgramExport, Writes, stand_in_for};
 use crate::fork::gate;
 use crate::fork::shield::Shield;
 use crate::host::llvm;
@@ -28,16 +28,16 @@ pub(super) const BIND: &CStr = c"uruk.bind.opened";
 
 /// The definitions to which later opened libraries are bound.
 struct Opened {
-    names: BTreeMap<CString, Export>,
+    names: BTreeMap<CString, ProgramExport>,
     /// The stand-in's handle, after the attempt to make one.
     stand_in: OnceLock<Option<usize>>,
     /// Taken under the loader's lock only.
-    done: Mutex<Done>,
+    done: Mutex<FinishedLibraries>,
 }
 
 /// Libraries that need no further writes, by their dynamic sections.
 #[derive(Default)]
-struct Done {
+struct FinishedLibraries {
     /// Those of the start, and others that prefer their own names: by name, too, as another may be
     /// loaded at the same address.
     left: HashSet<(u64, String)>,
@@ -57,14 +57,14 @@ thread_local! {
 /// Makes libraries that the program opens from now on call its exports. `loaded` exists already,
 /// and so may the stand-in.
 pub(super) fn begin(
-    names: BTreeMap<CString, Export>,
+    names: BTreeMap<CString, ProgramExport>,
     stand_in: Option<Option<usize>>,
     loaded: &[Loaded],
 ) {
     let left = loaded.iter().map(|one| (one.dynamic, one.name.clone()));
-    let done = Done {
+    let done = FinishedLibraries {
         left: left.collect(),
-        ..Done::default()
+        ..FinishedLibraries::default()
     };
     let _ = OPENED.set(Opened {
         names,
@@ -151,7 +151,7 @@ impl Opened {
             done.unloads = unloads;
         }
         let mut writes = Writes::default();
-        let wanted = Wanted::new(&self.names);
+        let wanted = NameFilter::new(&self.names);
         for (index, one) in loaded.iter().enumerate() {
             let key = (one.dynamic, one.name.clone());
             let left = done.left.contains(&key) || llvm::brought(one.dynamic);

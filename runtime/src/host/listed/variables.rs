@@ -7,18 +7,18 @@ use super::{HEAD, Node, Reader};
 
 /// Address ranges of variables, in any order.
 #[derive(Debug, Default)]
-pub(crate) struct Variables(pub(crate) Vec<Range<u64>>);
+pub(crate) struct VariableRanges(pub(crate) Vec<Range<u64>>);
 
 /// An address of an image's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct DataPlace {
     /// Base address of the image.
     pub(crate) base: u64,
     /// Start of the exported variable that contains the address.
     pub(crate) variable: Option<u64>,
 }
 
-impl Variables {
+impl VariableRanges {
     /// Start of the variable that contains `address`; one without a size contains its start only.
     fn start(&self, address: u64) -> Option<u64> {
         let holds = |range: &&Range<u64>| range.start == address || range.contains(&address);
@@ -29,13 +29,13 @@ impl Variables {
 }
 
 /// The image whose data contains an address. Takes no lock.
-pub(crate) fn place_of(address: u64) -> Option<Place> {
+pub(crate) fn place_of(address: u64) -> Option<DataPlace> {
     let _reader = Reader::new();
     let mut at = HEAD.load(Ordering::SeqCst);
     // SAFETY: a node is not freed while there are readers.
     while let Some(node) = unsafe { at.as_ref() } {
         if node.holds(address) {
-            return Some(Place {
+            return Some(DataPlace {
                 base: node.base,
                 variable: node.variables.start(address),
             });
@@ -58,11 +58,11 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
-    use super::Variables;
+    use super::VariableRanges;
 
     #[test]
     fn an_address_is_in_the_variable_that_holds_it() {
-        let variables = Variables(vec![0x10..0x20, 0x40..0x40, 0x18..0x1c]);
+        let variables = VariableRanges(vec![0x10..0x20, 0x40..0x40, 0x18..0x1c]);
         let starts = [0xf, 0x10, 0x17, 0x18, 0x1c, 0x20, 0x40, 0x41].map(|at| variables.start(at));
         let outer = Some(0x10);
         assert_eq!(

@@ -16,7 +16,7 @@ use super::reserve::thread_pointer;
 const NAME: &CStr = c"uruk_thread_local_room";
 
 /// The library's block.
-pub(crate) struct Room {
+pub(crate) struct LibraryBlock {
     /// Its offset from the thread pointer, in any thread.
     pub(crate) offset: i64,
     /// Address of the image from which new threads are initialized.
@@ -27,22 +27,22 @@ pub(crate) struct Room {
     used: AtomicUsize,
 }
 
-static ROOM: OnceLock<Option<Room>> = OnceLock::new();
+static ROOM: OnceLock<Option<LibraryBlock>> = OnceLock::new();
 
 /// The room, if a template was placed in it. Takes no lock of the loader: threads that prepare for
 /// guest code call this, and handlers may wait for them.
-pub(in crate::host) fn in_use() -> Option<&'static Room> {
+pub(in crate::host) fn in_use() -> Option<&'static LibraryBlock> {
     let room = ROOM.get()?.as_ref();
     room.filter(|room| room.used.load(Ordering::Relaxed) != 0)
 }
 
 /// The room, if this process was started with one; calls the loader. For the thread that loads a
 /// program.
-pub(crate) fn search() -> Option<&'static Room> {
+pub(crate) fn search() -> Option<&'static LibraryBlock> {
     ROOM.get_or_init(find).as_ref()
 }
 
-fn find() -> Option<Room> {
+fn find() -> Option<LibraryBlock> {
     // SAFETY: a C string.
     let word = unsafe { libc::dlsym(libc::RTLD_DEFAULT, NAME.as_ptr()) };
     if word.is_null() {
@@ -59,7 +59,7 @@ fn find() -> Option<Room> {
 
 struct Search {
     word: u64,
-    found: Option<Room>,
+    found: Option<LibraryBlock>,
 }
 
 /// Selects the library that has the word.
@@ -82,7 +82,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
     let tls = headers.iter().find(|it| it.p_type == libc::PT_TLS);
     search.found = tls
         .filter(|_| !info.dlpi_tls_data.is_null())
-        .map(|tls| Room {
+        .map(|tls| LibraryBlock {
             offset: info.dlpi_tls_data as i64 - thread_pointer(),
             image: info.dlpi_addr.wrapping_add(tls.p_vaddr) as usize,
             sizes: [tls.p_filesz, tls.p_memsz, tls.p_align],
@@ -91,7 +91,7 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, search: *mut 
     1
 }
 
-impl Room {
+impl LibraryBlock {
     /// Takes the whole block for a template; returns its offset from the thread pointer.
     pub(crate) fn take(&self, size: usize, align: usize) -> Option<i64> {
         let [file, _, most] = self.sizes;

@@ -52,7 +52,7 @@ fn a_slot_is_used_again_with_fresh_contents_and_its_old_module_is_gone() {
         fill(place, vec![byte; 16], 16, align);
         place
     };
-    let bytes = |place: Place| {
+    let bytes = |place: TemplatePlace| {
         let at = address(place.module, 0).expect("there");
         // SAFETY: 16 bytes of this thread's block.
         unsafe { std::slice::from_raw_parts_mut(at as *mut u8, 16) }
@@ -61,7 +61,7 @@ fn a_slot_is_used_again_with_fresh_contents_and_its_old_module_is_gone() {
         let first = start(5, align);
         bytes(first)[0] = 99;
         assert_eq!(&bytes(first)[..2], &[99, 5]);
-        drop(Owned::new(first).expect("not static"));
+        drop(OwnedSlot::new(first).expect("not static"));
         assert_eq!(address(first.module, 0), None);
         // Another thread of the test may take the slot in between.
         let second = std::iter::repeat_with(|| start(6, align));

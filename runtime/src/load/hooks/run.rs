@@ -1,8 +1,8 @@
 //! Runs constructors and destructors of images.
 
+use super::DestructorPlace;
 use super::Destructors;
-use super::Hooks;
-use super::Place;
+use super::ImageHooks;
 use super::Schedule;
 use crate::code::life::Life;
 use crate::error::Error;
@@ -44,7 +44,7 @@ pub(crate) unsafe fn construct(address: u64) -> Result<(), Error> {
 impl Loader {
     /// Schedules constructors for the next initialization.
     pub(crate) fn note_hooks(&self, image: &Image, started: &Started) {
-        let hooks = Hooks::of(self, image, started);
+        let hooks = ImageHooks::of(self, image, started);
         self.schedule().add(hooks);
     }
 
@@ -104,7 +104,7 @@ impl Loader {
         }
         let number = life.number();
         let all = of.iter().enumerate().map(|(index, &(priority, address))| {
-            let place = Place {
+            let place = DestructorPlace {
                 initialization,
                 priority,
                 image,
@@ -167,7 +167,7 @@ struct Together<'c> {
     core: &'c Loader,
     initialization: u64,
     /// Without those that are done.
-    images: Vec<Option<Hooks>>,
+    images: Vec<Option<ImageHooks>>,
 }
 
 impl Together<'_> {
@@ -216,12 +216,12 @@ impl Together<'_> {
 
     /// Marks an image as done whose constructors have all run.
     fn settle(&mut self, at: usize) {
-        let done = |hooks: &mut Hooks| hooks.ran == hooks.constructors.len();
+        let done = |hooks: &mut ImageHooks| hooks.ran == hooks.constructors.len();
         let Some(mut hooks) = self.images[at].take_if(done) else {
             return;
         };
         let _pass = gate::enter();
-        let Hooks { image, life, .. } = &hooks;
+        let ImageHooks { image, life, .. } = &hooks;
         self.core
             .note_destructors_of(self.initialization, *image, life, &hooks.destructors);
         if hooks.is_some() && !hooks.life.root().is_closed() {

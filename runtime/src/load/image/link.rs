@@ -4,23 +4,23 @@ use super::Image;
 use super::LinkedImage;
 use crate::code::counters::Counters;
 use crate::code::find::label_space;
-use crate::code::holding::ThreadLocals;
+use crate::code::holding::ImageThreadLocals;
 use crate::code::holding::Uses;
 use crate::code::names::Definition;
 use crate::code::objects::ObjectCode;
 use crate::code::objects::Stubbed;
 use crate::code::static_names::static_name;
 use crate::error::Error;
-use crate::host::listed::{self, Listed, Variables};
+use crate::host::listed::{self, Listed, VariableRanges};
 use crate::host::tls;
-use crate::load::holding::Parts;
+use crate::load::holding::HeldParts;
 use crate::load::image::names_of_files;
-use crate::load::labels::{Assembled, Labelled};
+use crate::load::labels::{AssemblyModule, Labelled};
 use crate::load::loader::Loader;
 use crate::load::objects::object_files;
-use crate::load::own::Own;
+use crate::load::own::OwnDefinitions;
 use crate::load::placed::{
-    Named, PlacedImage, Preempted, Stay, extents_of, of_thread_locals, variables_of,
+    ImageExports, PlacedImage, Preempted, Stay, extents_of, of_thread_locals, variables_of,
 };
 use crate::load::started::Started;
 use crate::load::variables::{Part, PartContent, Ready, lay_out};
@@ -118,7 +118,7 @@ impl Loader {
         &self,
         image: &'i Image,
         mode: Mode,
-    ) -> Result<(Vec<Part<'i>>, Vec<Assembled>), Error> {
+    ) -> Result<(Vec<Part<'i>>, Vec<AssemblyModule>), Error> {
         let mut objects: Vec<Part<'i>> = Vec::new();
         let mut assembled = Vec::new();
         let alone = mode == Mode::Lazy && self.baseline.is_on() && !self.layers.changes_objects();
@@ -138,7 +138,7 @@ impl Loader {
                 Mode::Lazy => reader.compile_data(&module.plan())?,
             };
             if mode == Mode::Lazy && module.readers.summary().has_inline_asm {
-                assembled.push(Assembled {
+                assembled.push(AssemblyModule {
                     module: Arc::clone(module),
                     file: *number,
                     object: objects.len(),
@@ -179,7 +179,7 @@ impl Loader {
         tracker: &Tracker,
         image: &Image,
         graph: Graph<'_>,
-        assembled: &[Assembled],
+        assembled: &[AssemblyModule],
         stay: Stay,
     ) -> Result<LinkedImage, Error> {
         let dylib = &tracker.dylib();
@@ -189,7 +189,7 @@ impl Loader {
         };
         let placed = self.place_image(tracker, image, graph, &is_function)?;
         let edges = self.edges(&placed.placed);
-        let mut named = Named::of(image, &placed, assembled);
+        let mut named = ImageExports::of(image, &placed, assembled);
         let modules = || image.modules.iter().map(|(_, module)| &**module);
         let own = self.edge_names(dylib, image, &edges);
         named.bounds.extend(own);
@@ -201,7 +201,7 @@ impl Loader {
                 .or_else(|| self.resolve(dylib, name, need))
         };
         let linked = self.finish_image(tracker, image, placed, stay, named.any(), resolve)?;
-        let Named {
+        let ImageExports {
             names,
             bounds,
             labelled,
@@ -250,12 +250,12 @@ impl Loader {
         let unfixed = laid.tls().filter(|_| early && !is_fixed);
         let unfixed = unfixed.map(|shape| (shape.size, shape.align));
         // Freed if the link fails.
-        let tls_owned = tls_place.and_then(tls::Owned::new);
+        let tls_owned = tls_place.and_then(tls::OwnedSlot::new);
         let drafts = self.allocate(&laid)?;
         let placed = laid.place(drafts.placement(tls_place))?;
         Ok(PlacedImage {
             own,
-            thread_locals: ThreadLocals {
+            thread_locals: ImageThreadLocals {
                 place: tls_place,
                 owned: tls_owned,
             },
@@ -266,7 +266,7 @@ impl Loader {
     }
 
     /// The address of a name, if each image has its own definition of it.
-    fn own_address(&self, own: Option<&Own>, dylib: &Dylib, name: &str) -> Option<u64> {
+    fn own_address(&self, own: Option<&OwnDefinitions>, dylib: &Dylib, name: &str) -> Option<u64> {
         let address = own?.find(name)?;
         self.is_own(dylib, name).then_some(address)
     }
@@ -321,7 +321,7 @@ impl Loader {
         }
         keep_constants(tracker, image)?;
         let listed = self.list(image, &memory, zeros, thread_locals.place, extents);
-        let parts = Parts {
+        let parts = HeldParts {
             listed,
             memory,
             uses: against.uses,
@@ -350,13 +350,13 @@ impl Loader {
         image: &Image,
         memory: &[Sealed],
         zeros: usize,
-        thread_locals: Option<tls::Place>,
-        variables: Variables,
+        thread_locals: Option<tls::TemplatePlace>,
+        variables: VariableRanges,
     ) -> Option<Listed> {
         if !self.lists.load(Ordering::Relaxed) {
             return None;
         }
-        let shape = listed::Shape {
+        let shape = listed::ImageShape {
             memory,
             zeros,
             apart: &image.apart,

@@ -3,7 +3,7 @@
 use super::InputLimits;
 use crate::error::Error;
 use crate::load::loader::Loader;
-use crate::load::source::Source;
+use crate::load::source::InputSource;
 
 impl Loader {
     /// Makes a child read inputs within `limits`, if given; once, at the beginning.
@@ -14,7 +14,7 @@ impl Loader {
     }
 
     /// Makes a child read `source`, if the session's inputs are untrusted. Without a pass.
-    pub(crate) fn admit(&self, source: &Source) -> Result<(), Error> {
+    pub(crate) fn admit(&self, source: &InputSource) -> Result<(), Error> {
         let limits = self.untrusted.get();
         limits.map_or(Ok(()), |limits| limits.admit(source))
     }

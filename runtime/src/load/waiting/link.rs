@@ -1,6 +1,6 @@
 //! Inputs that wait until their definitions are there.
 
-use super::Input;
+use super::WaitingInput;
 use crate::code::find::label_space;
 use crate::error::{Error, Missing};
 use crate::fork::gate;
@@ -35,7 +35,7 @@ impl Loader {
         missing: Vec<Missing>,
         init: Option<Symbol>,
     ) -> Result<(), Error> {
-        let input = Input {
+        let input = WaitingInput {
             dylib: tracker.dylib(),
             missing,
             init,

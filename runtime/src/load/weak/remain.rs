@@ -1,6 +1,6 @@
 //! Weak definitions that remain, and those that yield.
 
-use super::Reach;
+use super::SearchScope;
 use super::Surroundings;
 use super::reach_of_object;
 use super::reach_of_symbol;
@@ -40,8 +40,8 @@ impl Loader {
         }
         if program {
             // No definitions of a program exist before it.
-            wanted[Reach::Own as usize].clear();
-            wanted[Reach::Linked as usize].clear();
+            wanted[SearchScope::Own as usize].clear();
+            wanted[SearchScope::Linked as usize].clear();
         }
         let order = dylib.search_order();
         let linked = order.iter().filter(|(d, _)| d != self.names.host());
@@ -69,7 +69,7 @@ impl Loader {
 }
 
 /// A definition that yielded.
-struct Yielded<'a> {
+struct YieldedDefinition<'a> {
     file: &'a str,
     name: &'a str,
     /// False if the existing definition is of another kind.
@@ -112,7 +112,7 @@ impl Loader {
                 let name = &info.name;
                 self.check_one(
                     dylib,
-                    &Yielded {
+                    &YieldedDefinition {
                         file,
                         name,
                         fits,
@@ -135,7 +135,7 @@ impl Loader {
                 let name = &symbol.name;
                 self.check_one(
                     dylib,
-                    &Yielded {
+                    &YieldedDefinition {
                         file,
                         name,
                         fits,
@@ -147,8 +147,12 @@ impl Loader {
         Ok(())
     }
 
-    fn check_one(self: &Arc<Self>, dylib: &Dylib, yielded: &Yielded<'_>) -> Result<(), Error> {
-        let Yielded {
+    fn check_one(
+        self: &Arc<Self>,
+        dylib: &Dylib,
+        yielded: &YieldedDefinition<'_>,
+    ) -> Result<(), Error> {
+        let YieldedDefinition {
             file, name, fits, ..
         } = *yielded;
         if !fits {

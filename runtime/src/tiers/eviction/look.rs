@@ -1,14 +1,14 @@
 //! Looks for cold code, and its eviction.
 
-use super::Gone;
+use super::EvictedFunction;
 use crate::events::Event;
 use crate::tiers::Control;
 use crate::tiers::TierState;
 use crate::tiers::eviction::ARRIVALS;
-use crate::tiers::eviction::Candidate;
+use crate::tiers::eviction::EvictionCandidate;
+use crate::tiers::eviction::EvictionState;
 use crate::tiers::eviction::LEFT;
 use crate::tiers::eviction::Looking;
-use crate::tiers::eviction::State;
 use crate::version::counts::Count;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -79,9 +79,13 @@ impl TierState {
         gone.is_some()
     }
 
-    fn look_for_cold(self: &Arc<Self>, state: &mut State, most: Option<u64>) -> Vec<Gone> {
+    fn look_for_cold(
+        self: &Arc<Self>,
+        state: &mut EvictionState,
+        most: Option<u64>,
+    ) -> Vec<EvictedFunction> {
         self.eviction.looks.fetch_add(1, Ordering::Relaxed);
-        let mut found: HashMap<FunctionId, Candidate> = HashMap::new();
+        let mut found: HashMap<FunctionId, EvictionCandidate> = HashMap::new();
         let mut residents = Vec::new();
         let before = std::mem::take(&mut state.samples);
         for one in self.candidates() {
@@ -99,17 +103,17 @@ impl TierState {
         }
         let cold = state.cold.look(&residents, most).into_iter();
         let gone = cold.filter_map(|id| self.evict(&mut state.cold, found.get(&id)?));
-        let gone: Vec<Gone> = gone.collect();
+        let gone: Vec<EvictedFunction> = gone.collect();
         let (functions, evicted) = (residents.len(), gone.len());
         debug!(functions, evicted, "looked for cold code");
         gone
     }
 
     /// The functions whose code may be evicted.
-    fn candidates(&self) -> Vec<Candidate> {
+    fn candidates(&self) -> Vec<EvictionCandidate> {
         let mut all = self.versions.all_published(|id, version| {
             let id = self.stubs.function(id)?;
-            Some(Candidate {
+            Some(EvictionCandidate {
                 id,
                 version: version.id,
                 bytes: version.bytes,
@@ -129,7 +133,11 @@ impl TierState {
     }
 
     /// Evicts the code of a function, unless it is being compiled or replaced.
-    fn evict(self: &Arc<Self>, cold: &mut Cold, one: &Candidate) -> Option<Gone> {
+    fn evict(
+        self: &Arc<Self>,
+        cold: &mut Cold,
+        one: &EvictionCandidate,
+    ) -> Option<EvictedFunction> {
         let id = one.id;
         let versions = self.versions.seen(id);
         // Before another thread can compile it again.
@@ -157,15 +165,15 @@ impl TierState {
         counters
             .evicted_bytes
             .fetch_add(one.bytes, Ordering::Relaxed);
-        Some(Gone {
+        Some(EvictedFunction {
             id,
             version: gone.version,
             bytes: one.bytes,
         })
     }
 
-    fn tell_evicted(&self, gone: &[Gone]) {
-        for &Gone { id, version, bytes } in gone {
+    fn tell_evicted(&self, gone: &[EvictedFunction]) {
+        for &EvictedFunction { id, version, bytes } in gone {
             self.events.tell(|| Event::Evicted {
                 id,
                 function: self.name_of(id),

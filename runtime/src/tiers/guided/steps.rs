@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Refusal};
 use crate::tiers::TierState;
-use crate::tiers::guided::Counting;
+use crate::tiers::guided::CountingVersion;
 use crate::tiers::guided::Decided;
-use crate::tiers::guided::Step;
+use crate::tiers::guided::JobStep;
 use crate::version::request::Request;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl TierState {
         request: Request,
         queued: Duration,
         cancel: &Cancellation,
-    ) -> Result<Step, Error> {
+    ) -> Result<JobStep, Error> {
         let profiles = &self.profiles;
         let known = {
             let state = profiles.lock();
@@ -32,7 +32,7 @@ impl TierState {
                 || state.decided.contains_key(&request.version)
         };
         if request.tier != Tier::Guided || known {
-            return Ok(Step::Now(request));
+            return Ok(JobStep::Now(request));
         }
         let counting = Request {
             ahead: false,
@@ -61,14 +61,14 @@ impl TierState {
         }
         match made.words {
             Some(words) => {
-                state.counting.push(Counting {
+                state.counting.push(CountingVersion {
                     request: guided,
                     decided: request.version,
                     words,
                     since: self.events.now(),
                     spent: Duration::ZERO,
                 });
-                Ok(Step::Later)
+                Ok(JobStep::Later)
             }
             None => {
                 let came = Decided {
@@ -77,7 +77,7 @@ impl TierState {
                     spent: Duration::ZERO,
                 };
                 state.decided.insert(guided.version, came);
-                Ok(Step::Now(guided))
+                Ok(JobStep::Now(guided))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Opens, pauses and drains the source of samples.
 
-use super::Source;
+use super::SampleSource;
 use crate::Event;
 use crate::fork::thread;
 use crate::tiers::TierState;
@@ -11,7 +11,7 @@ use crate::tiers::sampling::Heap;
 use crate::tiers::sampling::NEIGHBOURS;
 use crate::tiers::sampling::Rarer;
 use crate::tiers::sampling::START_AFTER;
-use crate::tiers::sampling::State;
+use crate::tiers::sampling::SamplingState;
 use crate::tiers::sampling::TELL_EVERY;
 use crate::tiers::sampling::thread_time;
 use crate::tiers::sampling::threads;
@@ -68,11 +68,11 @@ impl TierState {
         {
             let mut state = sampling.lock();
             state.follow_fork();
-            let later = matches!(state.source, Source::Later) && !state.clock.is_paused();
+            let later = matches!(state.source, SampleSource::Later) && !state.clock.is_paused();
             if !later || process_time() < START_AFTER {
                 return;
             }
-            state.source = Source::Opening;
+            state.source = SampleSource::Opening;
         }
         let name = String::from("uruk-samples");
         let open = self
@@ -85,7 +85,7 @@ impl TierState {
             });
         if let Err(cause) = thread::spawn(name, open) {
             info!(%cause, "no samples: counters alone say what is hot");
-            sampling.lock().source = Source::Nothing;
+            sampling.lock().source = SampleSource::Nothing;
         }
     }
 
@@ -107,7 +107,7 @@ impl TierState {
         }
         state.follow_fork();
         let weight = std::mem::replace(&mut state.rarer, rarer).times();
-        let State {
+        let SamplingState {
             source,
             clock,
             last,
@@ -115,7 +115,7 @@ impl TierState {
             shared,
             ..
         } = &mut *state;
-        let Source::Open(sampler) = source else {
+        let SampleSource::Open(sampler) = source else {
             return;
         };
         if last.len() > NEIGHBOURS {
@@ -161,7 +161,7 @@ impl TierState {
     }
 
     /// Adds samples, by the tags of their versions, to statistics and to the controller's facts.
-    fn tell_controller(&self, state: &mut State, found: HashMap<u64, Heap>, now: Duration) {
+    fn tell_controller(&self, state: &mut SamplingState, found: HashMap<u64, Heap>, now: Duration) {
         let engines = self.engines();
         for (tag, heap) in found {
             let (id, version) = untag(tag);
@@ -180,7 +180,12 @@ impl TierState {
     }
 
     /// Reports the samples that were not reported yet, as of `now`.
-    fn tell_samples(&self, mut state: MutexGuard<'_, State>, now: Duration, summary: &Summary) {
+    fn tell_samples(
+        &self,
+        mut state: MutexGuard<'_, SamplingState>,
+        now: Duration,
+        summary: &Summary,
+    ) {
         let mut hits = std::mem::take(&mut state.hits);
         let lost = summary.drained.lost - state.lost;
         state.lost = summary.drained.lost;
@@ -211,7 +216,7 @@ impl TierState {
         });
     }
 
-    pub(in crate::tiers) fn open_sampler(&self) -> Source {
+    pub(in crate::tiers) fn open_sampler(&self) -> SampleSource {
         let sampling = &self.sampling;
         let opened = uruk_profiler::open(sampling.choice, sampling.sizes, &threads::EXCLUDED);
         let mut rejected: Vec<_> = opened
@@ -245,6 +250,8 @@ impl TierState {
             rejected,
             at: self.events.now(),
         });
-        sampler.map_or(Source::Nothing, |sampler| Source::Open(Box::new(sampler)))
+        sampler.map_or(SampleSource::Nothing, |sampler| {
+            SampleSource::Open(Box::new(sampler))
+        })
     }
 }

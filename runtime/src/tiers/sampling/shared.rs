@@ -20,13 +20,13 @@ const MOST: usize = 8;
 
 /// Pieces of code, by start address, and the functions that run them.
 #[derive(Default)]
-pub(super) struct Shared {
-    pieces: BTreeMap<u64, Piece>,
+pub(super) struct SharedCode {
+    pieces: BTreeMap<u64, SharedPiece>,
     /// Function -> starts of the pieces whose samples it gets.
     lent: HashMap<u32, Vec<u64>>,
 }
 
-struct Piece {
+struct SharedPiece {
     code: Range<u64>,
     callers: Vec<FunctionId>,
     /// Index of the function that gets its samples.
@@ -37,7 +37,7 @@ struct Piece {
     samples: u32,
 }
 
-impl Shared {
+impl SharedCode {
     /// Adds a function that runs `code` of `whose`, after all that were added before; returns
     /// whether it is the first one.
     pub(super) fn add(
@@ -47,7 +47,7 @@ impl Shared {
         id: FunctionId,
     ) -> bool {
         let start = code.start;
-        let piece = self.pieces.entry(start).or_insert_with(|| Piece {
+        let piece = self.pieces.entry(start).or_insert_with(|| SharedPiece {
             code,
             callers: Vec::new(),
             at: 0,
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn samples_go_from_caller_to_caller_that_is_native() {
-        let mut shared = Shared::default();
+        let mut shared = SharedCode::default();
         let all = [FunctionId(3), FunctionId(5), FunctionId(7)];
         assert_eq!(
             all.map(|id| shared.add(CODE, None, id)),
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn who_is_told_twice_is_one() {
-        let mut shared = Shared::default();
+        let mut shared = SharedCode::default();
         assert!(shared.add(CODE, None, FunctionId(3)) && shared.add(CODE, None, FunctionId(3)));
         assert_eq!(shared.pieces[&64].callers.len(), 1);
         assert_eq!(shared.lent[&3].len(), 1);
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn samples_are_known_by_whose_code_it_is() {
-        let mut shared = Shared::default();
+        let mut shared = SharedCode::default();
         let (inner, other) = (FunctionId(1), FunctionId(2));
         shared.add(CODE, Some(inner), FunctionId(3));
         shared.add(CODE.end..256, Some(other), FunctionId(3));

@@ -1,7 +1,10 @@
 use uruk_base::FunctionId;
 
-use super::super::candidate::TuningUnit;
 use super::*;
+use crate::tuning::advice::{Advice, Shape};
+use crate::tuning::candidate::{Candidate, TrialResult, TuningUnit};
+use crate::tuning::trial::Verdict;
+use uruk_base::Change;
 
 fn root(tier: Tier) -> Root {
     Root {
@@ -53,8 +56,8 @@ const ALL: Possible = Possible {
     same: false,
 };
 
-fn ended(verdict: Verdict, point: f64) -> Ended {
-    Ended {
+fn ended(verdict: Verdict, point: f64) -> TrialResult {
+    TrialResult {
         verdict,
         ratio: Interval {
             low: point * 0.99,

@@ -2,7 +2,7 @@
 
 use crate::code::sampled::SampleMap;
 use crate::tiers::TierState;
-use crate::tiers::sampling::{Choice, Sampling, State};
+use crate::tiers::sampling::{Choice, Sampling, SamplingState};
 use std::ops::Range;
 use uruk_base::{FunctionId, Tier, VersionId};
 
@@ -37,7 +37,7 @@ impl TierState {
     /// another function gets the samples of its shared pieces.
     pub(in crate::tiers::sampling) fn pass_samples_on(
         &self,
-        state: &mut State,
+        state: &mut SamplingState,
         id: FunctionId,
         version: VersionId,
     ) {
