@@ -6,7 +6,8 @@
 //! |---|---|
 //! | [`loader`] | the state: inputs that wait, constructors and destructors |
 //! | [`start`], [`started`] | all steps, and the actions that remain when the image starts |
-//! | [`source`], [`archive`], [`settled`], [`read`](self::read), [`untrusted`] | inputs, members of archives, symbol tables, inputs that a child reads first |
+//! | [`source`], [`archive`], [`settled`], [`untrusted`] | inputs, members of archives, inputs that a child reads first |
+//! | [`bound`](self::bound) | binding as a value, and its entry into the session |
 //! | [`bind`], [`input`], [`choose`], [`weak`], [`apart`], [`labels`], [`own`], [`edges`] | which definition of a name counts, and where it lies |
 //! | [`image`], [`variables`](self::variables), [`placed`], [`copies`], [`objects`], [`holding`], [`bonds`] | one link of an image's data and objects, its memory and its names |
 //! | [`hooks`] | constructors and destructors |
@@ -17,6 +18,7 @@ pub(crate) mod apart;
 pub(crate) mod archive;
 pub(crate) mod bind;
 pub(crate) mod bonds;
+mod bound;
 pub(crate) mod choose;
 pub(crate) mod copies;
 pub(crate) mod edges;
@@ -31,7 +33,6 @@ pub(crate) mod objects;
 pub(crate) mod own;
 pub(crate) mod placed;
 mod profile;
-mod read;
 pub(crate) mod settled;
 pub(crate) mod source;
 pub(crate) mod start;
@@ -46,28 +47,22 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tracing::info;
-use uruk_base::{FunctionId, Part};
-use uruk_codegen::{Kind, Linkage, Placement, Structor, SymbolId};
+use uruk_base::{Mode, Part};
+use uruk_codegen::{Bitcode, ReaderPool};
 use uruk_link::{Binding as LinkBinding, Graph, Kind as LinkKind, Object};
 use uruk_session::{Dylib, Tracker};
 
 use self::archive::Archives;
-use crate::code::body::ModuleFunction;
+use self::bound::ObjectSymbols;
 use crate::code::bonds::Remaining;
 use crate::code::counters::Counters;
 use crate::code::life::Life;
 use crate::code::module::Module;
-use crate::code::names::{Definition, NewName};
-use crate::code::static_names::static_name;
 use crate::error::Error;
-use crate::load::hooks::{Hook, Target, priority_of};
 use crate::load::image::Image;
-use crate::load::input::Input;
 use crate::load::input::ObjectSymbol;
-use crate::load::input::function_base;
 use crate::load::loader::Loader;
 use crate::load::source::InputSource;
-use uruk_base::Mode;
 
 impl Loader {
     /// Binds `sources` to one image. Functions that will be compiled one by one are
@@ -95,7 +90,7 @@ impl Loader {
             remaining,
             ..Image::default()
         };
-        let mut object_symbols = Vec::new();
+        let mut object_symbols = ObjectSymbols::new();
         let mut archives = Archives::default();
         let (mut files, mut profiled) = (0, false);
         let mut sources = sources;
@@ -119,7 +114,8 @@ impl Loader {
                 sources = profile::add_runtime(&mut archives, &image)?;
             }
         }
-        let image = self.bind(tracker, image, &object_symbols, mode)?;
+        let bound = self.bind(tracker, image, object_symbols)?;
+        let image = self.enter(tracker, bound, mode)?;
         if mode == Mode::Lazy {
             self.engines().read_ahead(&image.modules);
         }
@@ -141,7 +137,7 @@ impl Loader {
         file: usize,
         source: InputSource,
         image: &mut Image,
-        object_symbols: &mut Vec<(usize, Vec<ObjectSymbol>)>,
+        object_symbols: &mut ObjectSymbols,
     ) -> Result<(), Error> {
         let mut module = match source {
             InputSource::Bitcode(bitcode) => self.read_module(bitcode, dylib)?,
@@ -162,237 +158,30 @@ impl Loader {
         Ok(())
     }
 
-    fn bind(
-        self: &Arc<Self>,
-        tracker: &Tracker,
-        mut image: Image,
-        object_symbols: &[(usize, Vec<ObjectSymbol>)],
-        mode: Mode,
-    ) -> Result<Image, Error> {
-        let dylib = &tracker.dylib();
-        image.number = self.images.fetch_add(1, Ordering::Relaxed);
-        self.number_locals(tracker, &image)?;
-        let number = image.suffix();
-        let binding = self.bind_inputs(dylib, &image, object_symbols)?;
-        self.check_yielded(dylib, &image, object_symbols, &binding.yielded)?;
-        let remaining = image.remaining.as_deref();
-        self.bind_to(tracker, &image.life, remaining, &binding.yielded)?;
-        if !image.objects.is_empty() {
-            let yielded = binding.yielded.iter().map(|(name, _)| name.clone());
-            image.discarded.extend(yielded);
-        }
-        image.apart = self.define_apart(tracker, remaining, binding.apart)?;
-        let mut plans = binding.plans;
-        for (file, module) in &image.modules {
-            let mut plan = std::mem::take(&mut plans[*file]);
-            self.plan_own(dylib, module.readers.summary(), &mut plan, number);
-            module.set_plan(Arc::new(plan));
-        }
-        self.bound.register(tracker, &image.modules)?;
-        let remaining = image.remaining.clone();
-        for (_, module) in &image.modules {
-            let count = self.define_functions(tracker, remaining.as_deref(), module, mode)?;
-            self.counters.functions.fetch_add(count, Ordering::Relaxed);
-            if mode == Mode::Eager {
-                self.counters.compiled.fetch_add(count, Ordering::Relaxed);
-            }
-        }
-        for (_, module) in &image.modules {
-            self.define_aliases(tracker, remaining.as_deref(), module, &mut image.ifuncs)?;
-        }
-        for (file, module) in &image.modules {
-            let lost = &binding.dropped_keys[*file];
-            let summary = module.readers.summary();
-            let hooks = |list: &[Structor]| hooks_of(*file, module, list, lost);
-            image.constructors.extend(hooks(&summary.constructors));
-            image.destructors.extend(hooks(&summary.destructors));
-        }
-        for (_, symbols) in object_symbols {
-            self.note_object(dylib, &mut image, symbols);
-        }
-        Ok(image)
+    /// Reads the symbol table of `bitcode`.
+    pub(crate) fn read_module(&self, bitcode: Bitcode, dylib: &Dylib) -> Result<Module, Error> {
+        let read = match self.baseline.is_on() {
+            true => ReaderPool::without_llvm,
+            false => ReaderPool::new,
+        };
+        let bitcode = self.layers.looking(bitcode)?;
+        let readers = read(bitcode, self.readers, &self.reading_room)?;
+        Ok(self.read_by(readers, dylib))
     }
 
-    /// Notes the functions that an object defines, and its definitions that lost to functions with
-    /// stubs.
-    fn note_object(&self, dylib: &Dylib, image: &mut Image, symbols: &[ObjectSymbol]) {
-        let functions = symbols.iter().filter(|symbol| !symbol.data);
-        image
-            .object_functions
-            .extend(functions.map(|symbol| Box::from(&*symbol.name)));
-        for symbol in symbols.iter().filter(|symbol| !symbol.strong) {
-            if let Some(Definition::Function { .. }) = self.names.find(dylib, &symbol.name) {
-                image.discarded.push(symbol.name.clone().into());
-            }
+    /// Like [`Loader::read_module`], for IR text.
+    pub(super) fn read_text(&self, file: &str, text: &str, dylib: &Dylib) -> Result<Module, Error> {
+        if self.layers.look.is_some() {
+            return self.read_module(Bitcode::from_ir_text(file, text)?, dylib);
         }
+        let readers = ReaderPool::from_ir_text(file, text, self.readers, &self.reading_room)?;
+        Ok(self.read_by(readers, dylib))
     }
 
-    /// Chooses the definition of each name.
-    fn bind_inputs(
-        &self,
-        dylib: &Dylib,
-        image: &Image,
-        object_symbols: &[(usize, Vec<ObjectSymbol>)],
-    ) -> Result<bind::Binding, Error> {
-        let mut inputs: Vec<(usize, Input<'_>)> = Vec::new();
-        for (file, module) in &image.modules {
-            let summary = module.readers.summary();
-            inputs.push((
-                *file,
-                Input::Module {
-                    file: module.readers.bitcode().name(),
-                    summary,
-                },
-            ));
-        }
-        for ((file, symbols), (name, _)) in object_symbols.iter().zip(&image.objects) {
-            inputs.push((
-                *file,
-                Input::Object {
-                    file: name,
-                    symbols,
-                },
-            ));
-        }
-        inputs.sort_by_key(|(file, _)| *file);
-        let in_order: Vec<Input<'_>> = inputs.into_iter().map(|(_, input)| input).collect();
-        let modules = image.modules.iter();
-        let symbols = modules.flat_map(|(_, module)| &module.readers.summary().symbols);
-        let of_objects = object_symbols.iter().flat_map(|(_, symbols)| symbols);
-        let surroundings =
-            self.surroundings(dylib, symbols, of_objects, image.remaining.as_deref());
-        let provided = |name: &str| self.names.find(dylib, name).is_some();
-        bind::bind(image.suffix(), &in_order, &provided, &surroundings)
+    fn read_by(&self, readers: ReaderPool, dylib: &Dylib) -> Module {
+        let state = self.engines().state_for(readers.bitcode().name());
+        Module::new(readers, dylib, state)
     }
-
-    /// Gives each function that the module defines a stub, unless it is compiled with the rest;
-    /// returns their number.
-    fn define_functions(
-        self: &Arc<Self>,
-        tracker: &Tracker,
-        remaining: Option<&Remaining>,
-        module: &Arc<Module>,
-        mode: Mode,
-    ) -> Result<u64, Error> {
-        let plan = module.plan();
-        let mut names = Vec::new();
-        let mut count = 0;
-        for (index, info) in module.readers.summary().symbols.iter().enumerate() {
-            let symbol = SymbolId(index as u32);
-            let import = plan.import(symbol);
-            if info.kind != Kind::Function || !import.defined {
-                continue;
-            }
-            count += 1;
-            if info.placement != Placement::Own || mode == Mode::Eager {
-                continue;
-            }
-            let id = self.stub_for(module, symbol, &import.name)?;
-            let name = static_name(&import.name);
-            self.set_function(
-                id,
-                ModuleFunction {
-                    module: Arc::clone(module),
-                    symbol,
-                    name,
-                    origin: None,
-                },
-            );
-            let definition = Definition::Function { id };
-            let weak = info.linkage != Linkage::Strong && info.linkage != Linkage::Local;
-            names.push(NewName {
-                name: import.name.clone(),
-                definition,
-                weak,
-                hidden: info.hidden,
-            });
-        }
-        let functions = names.iter().filter_map(NewName::function).collect();
-        tracker.attach(self.engines().removal_of(&module.life, functions))?;
-        self.define_names(tracker, remaining, names)?;
-        Ok(count)
-    }
-
-    /// Defines aliases of functions; ifuncs get a stub of their own.
-    fn define_aliases(
-        self: &Arc<Self>,
-        tracker: &Tracker,
-        remaining: Option<&Remaining>,
-        module: &Arc<Module>,
-        ifuncs: &mut Vec<(FunctionId, Target)>,
-    ) -> Result<(), Error> {
-        let summary = module.readers.summary();
-        let plan = module.plan();
-        let mut names = Vec::new();
-        let mut own = Vec::new();
-        for (index, info) in summary.symbols.iter().enumerate() {
-            let import = plan.import(SymbolId(index as u32));
-            if !import.defined {
-                continue;
-            }
-            let weak = info.linkage == Linkage::Weak;
-            match info.kind {
-                Kind::Alias { .. } => {
-                    let Some(base) = function_base(summary, SymbolId(index as u32)) else {
-                        continue;
-                    };
-                    let base = &plan.import(base).name;
-                    if let Some(definition) = self.names.find(&module.dylib, base) {
-                        if let Definition::Function { id } = definition {
-                            self.resolved_stub(id);
-                        }
-                        names.push(NewName {
-                            name: import.name.clone(),
-                            definition,
-                            weak,
-                            hidden: info.hidden,
-                        });
-                    }
-                }
-                Kind::Ifunc {
-                    resolver: Some(resolver),
-                } => {
-                    let Some(base) = function_base(summary, resolver) else {
-                        continue;
-                    };
-                    let id = self.allocate_stub()?;
-                    own.push(id);
-                    let definition = Definition::Function { id };
-                    names.push(NewName {
-                        name: import.name.clone(),
-                        definition,
-                        weak,
-                        hidden: info.hidden,
-                    });
-                    let resolver = plan.import(base).name.clone();
-                    ifuncs.push((id, Target::Name(module.dylib.clone(), resolver)));
-                }
-                _ => {}
-            }
-        }
-        tracker.attach(self.engines().removal_of(&module.life, own))?;
-        self.define_names(tracker, remaining, names)?;
-        Ok(())
-    }
-}
-
-/// Constructors or destructors of a file, except those whose group or variable is `lost`.
-fn hooks_of(file: usize, module: &Module, list: &[Structor], lost: &[bool]) -> Vec<Hook> {
-    let summary = module.readers.summary();
-    let plan = module.plan();
-    let kept = list
-        .iter()
-        .filter(|entry| !entry.key.is_some_and(|key| lost[key.index()]));
-    kept.filter_map(|entry| {
-        let function = function_base(summary, entry.function)?;
-        let name = plan.import(function).name.clone();
-        Some(Hook {
-            priority: priority_of(entry),
-            file,
-            target: Target::Name(module.dylib.clone(), name),
-        })
-    })
-    .collect()
 }
 
 fn object_definitions(file: &str, bytes: &[u8]) -> Result<Vec<ObjectSymbol>, Error> {

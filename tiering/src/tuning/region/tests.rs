@@ -1,3 +1,5 @@
+//! Steps of a root, one after another.
+
 use uruk_base::FunctionId;
 
 use super::*;
