@@ -35,7 +35,7 @@ use crate::version::request::Request;
 
 /// The body of one function, compiled in one way, as a unit of the session.
 struct BodyUnit {
-    core: Arc<Compiler>,
+    compiler: Arc<Compiler>,
     name: Box<str>,
     body: BodyOf,
     how: Compile,
@@ -127,9 +127,9 @@ impl Unit for BodyUnit {
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
         // Otherwise the session would report a panic of a layer in an error that names the unit's
         // own symbol.
-        let result = panics::caught(|| self.core.build(&self.body, &self.how));
+        let result = panics::caught(|| self.compiler.build(&self.body, &self.how));
         if let Err(Error::Session(cause @ SessionError::Panicked { .. })) = &result {
-            self.core.names.session().report(cause);
+            self.compiler.names.session().report(cause);
         }
         let told = match &result {
             Ok(built) => Ok(built.entry),
@@ -213,7 +213,7 @@ impl Compiler {
     pub(crate) fn build_body(self: &Arc<Self>, body: BodyOf, how: Compile) -> Result<Built, Error> {
         let outcome = Outcome::default();
         self.materialize_version(body.id, &outcome, |symbol, _| BodyUnit {
-            core: Arc::clone(self),
+            compiler: Arc::clone(self),
             name: body.plan.import(body.function.symbol).name.clone(),
             body,
             how,
