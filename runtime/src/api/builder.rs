@@ -405,7 +405,7 @@ impl JitBuilder {
         let pass = fork::begin(interrupt::after_fork_child);
         room::check()?;
         unwinding::attend();
-        let core = Session::new(
+        let session = Session::new(
             heap,
             jobs,
             tiers,
@@ -414,36 +414,37 @@ impl JitBuilder {
             reporter,
             self.layers,
         )?;
-        core.lists.store(self.list_images, Ordering::Relaxed);
-        core.distrust(self.untrusted);
+        session.lists.store(self.list_images, Ordering::Relaxed);
+        session.distrust(self.untrusted);
         if let Some(count) = self.replacements_kept {
-            core.replacing.keep_sets(count);
+            session.replacing.keep_sets(count);
         }
         for listener in self.listeners {
-            core.events.listen(listener);
+            session.events.listen(listener);
         }
-        core.on_failure(self.on_failure);
+        session.on_failure(self.on_failure);
         if let Some(handler) = self.on_fault {
             // The cell was empty: the session is new.
-            let _ = core.asked.set(HandlerRegistration::new(handler)?);
+            let _ = session.asked.set(HandlerRegistration::new(handler)?);
         }
         if self.record {
-            core.events
-                .record(recorder(&core, Path::new(""), Vec::new()));
+            session
+                .events
+                .record(recorder(&session, Path::new(""), Vec::new()));
         }
         if let Some((before, ..)) = before {
-            core.time_parts(before);
+            session.time_parts(before);
         }
         // Behind the C++ library, whose allocation functions an executable's gates look for.
         if !self.late_llvm {
-            let _loading = core.counters.parts.enter(Part::Loading);
+            let _loading = session.counters.parts.enter(Part::Loading);
             llvm::open()?;
         }
-        let started = core.start();
+        let started = session.start();
         if let Some((_, cpu, began)) = before {
-            note_setup(&core, cpu, began);
+            note_setup(&session, cpu, began);
         }
-        let jit = Jit::of(core);
+        let jit = Jit::of(session);
         drop(pass);
         // If a thread did not start, the session ends here, together with the threads that did.
         started?;
@@ -476,12 +477,12 @@ fn backed_for(mut heap: HeapConfig, tools: &ToolSettings) -> HeapConfig {
 
 /// Adds the time since a session was begun, at that processor time of this thread, without the time
 /// to load LLVM.
-fn note_setup(core: &Session, cpu: Duration, began: Instant) {
-    let loading = core.counters.parts.spent(Part::Loading);
+fn note_setup(session: &Session, cpu: Duration, began: Instant) {
+    let loading = session.counters.parts.spent(Part::Loading);
     let cpu = thread_time().saturating_sub(cpu);
     let spent = Spent {
         cpu: cpu.saturating_sub(loading.cpu),
         wall: began.elapsed().saturating_sub(loading.wall),
     };
-    core.counters.parts.add(Part::Setup, spent);
+    session.counters.parts.add(Part::Setup, spent);
 }

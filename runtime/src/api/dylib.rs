@@ -83,9 +83,9 @@ impl Dylib {
     /// # Errors
     /// One of the dylibs was removed, or is of another session.
     pub fn add_to_link_order(&self, other: &Dylib) -> Result<(), Error> {
-        let core = self.jit.core();
-        let (seen, process) = (Visibility::Exported, core.names.host());
-        core.change_names(|| {
+        let session = self.jit.session();
+        let (seen, process) = (Visibility::Exported, session.names.host());
+        session.change_names(|| {
             self.dylib
                 .add_to_link_order_before(&other.dylib, seen, Some(process))
         })
@@ -215,10 +215,10 @@ impl Dylib {
     /// # Errors
     /// The name is defined already.
     pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
-        let core = self.jit.core();
+        let session = self.jit.session();
         self.in_default_tracker(|tracker| {
             let name = NewName::strong(name, Definition::Address(address as u64));
-            core.change_names(|| core.names.define(tracker, vec![name]))
+            session.change_names(|| session.names.define(tracker, vec![name]))
         })
     }
 
@@ -238,8 +238,8 @@ impl Dylib {
     /// # Errors
     /// [`Error::MissingSymbols`]; [`Error::Session`] with the error of a unit or generator.
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
-        let core = self.jit.core();
-        match core.names.ready_symbol_of(&self.dylib, name) {
+        let session = self.jit.session();
+        match session.names.ready_symbol_of(&self.dylib, name) {
             Some(address) => Ok(address),
             None => self.lookup_slowly(self.jit.intern(name)),
         }
@@ -248,14 +248,14 @@ impl Dylib {
     /// Looks up a symbol that is not ready, or has no address of its own. Holds a pass only while
     /// it needs one: the unit that makes the symbol runs without.
     fn lookup_slowly(&self, symbol: Symbol) -> Result<u64, Error> {
-        let core = self.jit.core();
+        let session = self.jit.session();
         let mut found = self.dylib.find(symbol)?;
         // The address is given out for the first time: look it up again, as it may have been
         // removed meanwhile.
-        if found.is_some_and(|address| core.names.give(address)) {
+        if found.is_some_and(|address| session.names.give(address)) {
             found = self.dylib.find(symbol)?;
         }
-        let found = found.and_then(|address| core.address_now(address));
+        let found = found.and_then(|address| session.address_now(address));
         found.ok_or_else(|| crate::error::missing(self.jit.name_of(symbol)))
     }
 
@@ -264,8 +264,8 @@ impl Dylib {
     /// # Errors
     /// As [`Dylib::lookup`].
     pub fn lookup_symbol(&self, symbol: Symbol) -> Result<u64, Error> {
-        let core = self.jit.core();
-        match core.names.ready_symbol(&self.dylib, symbol) {
+        let session = self.jit.session();
+        match session.names.ready_symbol(&self.dylib, symbol) {
             Some(address) => Ok(address),
             None => self.lookup_slowly(symbol),
         }
@@ -314,11 +314,11 @@ impl Dylib {
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`], [`Error::Signature`].
     pub unsafe fn function<F: Signature>(&self, name: &str) -> Result<Func<F>, Error> {
-        let core = self.jit.core();
+        let session = self.jit.session();
         let (id, lease) = self.leased(name)?;
         let wanted = F::function_type();
         // Without a known type, this function and later calls rely on the caller's promise.
-        if let Some(actual) = core.function_type(id)? {
+        if let Some(actual) = session.function_type(id)? {
             if !wanted.agrees(&actual) {
                 return Err(Error::Signature {
                     function: name.to_owned(),
@@ -328,7 +328,7 @@ impl Dylib {
                 });
             }
             let _busy = gate::enter();
-            core.removed.note_acquired(id, &actual);
+            session.removed.note_acquired(id, &actual);
         }
         Ok(Func::new(self.jit.clone(), (id, lease)))
     }
@@ -347,7 +347,7 @@ impl Dylib {
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
     pub fn type_of(&self, name: &str) -> Result<Option<String>, Error> {
-        let actual = self.jit.core().function_type(self.id_of(name)?)?;
+        let actual = self.jit.session().function_type(self.id_of(name)?)?;
         Ok(actual.map(|actual| actual.to_string()))
     }
 
@@ -365,7 +365,7 @@ impl Dylib {
     /// # Errors
     /// Those of its compile; the function stays as it was.
     pub fn compile(&self, name: &str) -> Result<(), Error> {
-        calls::compile_now(self.jit.core(), self.id_of(name)?, None)
+        calls::compile_now(self.jit.session(), self.id_of(name)?, None)
     }
 
     /// Compiles a function at a tier now and publishes the version, in place of the current one. A
@@ -386,12 +386,12 @@ impl Dylib {
     /// # Errors
     /// Those of its compile; the previous version stays published.
     pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
-        let (core, id) = (self.jit.core(), self.id_of(name)?);
+        let (session, id) = (self.jit.session(), self.id_of(name)?);
         match tier {
-            Tier::Native => core.go_native(id)?,
-            tier => calls::compile_now(core, id, Some(tier))?,
+            Tier::Native => session.go_native(id)?,
+            tier => calls::compile_now(session, id, Some(tier))?,
         }
-        core.pay_for_reclaim();
+        session.pay_for_reclaim();
         Ok(())
     }
 
@@ -419,12 +419,12 @@ impl Dylib {
         let id = self.id_of(name)?;
         if tier == Some(Tier::Native) && self.tier(name)? != tier {
             let _busy = gate::enter();
-            let function = self.jit.core().name_of(id);
+            let function = self.jit.session().name_of(id);
             let cause = Refusal::Uncompiled;
             return Err(Error::Version { function, cause });
         }
         let _busy = gate::enter();
-        self.jit.core().tiers.pin(id, tier);
+        self.jit.session().tiers.pin(id, tier);
         Ok(())
     }
 
@@ -449,7 +449,7 @@ impl Dylib {
     pub fn evict(&self, name: &str) -> Result<bool, Error> {
         let id = self.id_of(name)?;
         let _busy = gate::enter();
-        Ok(self.jit.core().evict_one(id))
+        Ok(self.jit.session().evict_one(id))
     }
 
     /// The tier of the version that calls of a function reach; `None` before the first, and
@@ -460,11 +460,11 @@ impl Dylib {
     pub fn tier(&self, name: &str) -> Result<Option<Tier>, Error> {
         let id = self.id_of(name)?;
         let _busy = gate::enter();
-        let core = self.jit.core();
-        if let Some(Body::Object(_)) = core.body(id) {
+        let session = self.jit.session();
+        if let Some(Body::Object(_)) = session.body(id) {
             return Ok(None);
         }
-        let versions = core.versions.seen(id);
+        let versions = session.versions.seen(id);
         Ok(versions.snapshot().published.map(|version| version.tier))
     }
 
@@ -472,12 +472,12 @@ impl Dylib {
     pub(crate) fn leased(&self, name: &str) -> Result<(FunctionId, Arc<Lease>), Error> {
         let _busy = gate::enter();
         let id = self.id_of(name)?;
-        Ok((id, self.jit.core().removed.waiting.lease(id)))
+        Ok((id, self.jit.session().removed.waiting.lease(id)))
     }
 
     pub(crate) fn id_of(&self, name: &str) -> Result<FunctionId, Error> {
         let _busy = gate::enter();
-        match self.jit.core().names.try_find(&self.dylib, name)? {
+        match self.jit.session().names.try_find(&self.dylib, name)? {
             Some(Definition::Function { id }) => Ok(id),
             Some(_) => Err(Error::NotAFunction {
                 name: name.to_owned(),
@@ -490,8 +490,8 @@ impl Dylib {
         if let InputSource::Archive(archive) = source {
             return add_needed(self, archive);
         }
-        self.jit.core().show_list();
-        self.jit.core().admit(&source)?;
+        self.jit.session().show_list();
+        self.jit.session().admit(&source)?;
         self.in_default_tracker(|tracker| {
             let tracker = Tracker::of(&self.jit, tracker.clone());
             tracker.add_admitted(source.clone())

@@ -129,7 +129,7 @@ impl<F> Clone for Func<F> {
 impl<F> Func<F> {
     /// Makes a handle of a function whose type has been compared.
     pub(crate) fn new(jit: Jit, (id, lease): (FunctionId, Arc<Lease>)) -> Func<F> {
-        let slot = jit.core().stubs.slot_address(id).0 as *const AtomicU64;
+        let slot = jit.session().stubs.slot_address(id).0 as *const AtomicU64;
         Func {
             jit,
             id,
@@ -141,7 +141,7 @@ impl<F> Func<F> {
 
     /// The function's address for its whole life, to be passed to C code.
     pub fn address(&self) -> u64 {
-        self.jit.core().given_stub(self.id)
+        self.jit.session().given_stub(self.id)
     }
 
     /// The function, with a limit of time for guarded calls of it.
@@ -242,7 +242,7 @@ impl<F> Func<F> {
 
     /// Whether its session's code counts fuel.
     pub(crate) fn looks(&self) -> bool {
-        self.jit.core().layers.look.is_some()
+        self.jit.session().layers.look.is_some()
     }
 
     pub(crate) fn entry(&self) -> u64 {

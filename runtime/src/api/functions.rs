@@ -195,7 +195,11 @@ impl Dylib {
     /// for functions without a known type.
     pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
         let leased = self.leased(name)?;
-        let text = self.jit.core().function_type(leased.0)?.unwrap_or_default();
+        let text = self
+            .jit
+            .session()
+            .function_type(leased.0)?
+            .unwrap_or_default();
         DynFunc::new(Func::new(self.jit.clone(), leased), name, &text)
     }
 
@@ -252,7 +256,7 @@ impl Dylib {
     /// [`ContinuationStats::refused`]: crate::ContinuationStats::refused
     pub fn osr_loops(&self, name: &str) -> Result<usize, Error> {
         let id = self.id_of(name)?;
-        self.jit.core().osr_loops(id)
+        self.jit.session().osr_loops(id)
     }
 
     /// Forbids OSR for the loops of a function, or allows it again. Offers are withdrawn; a thread
@@ -263,7 +267,7 @@ impl Dylib {
     pub fn forbid_osr(&self, name: &str, forbidden: bool) -> Result<(), Error> {
         let id = self.id_of(name)?;
         let _busy = gate::enter();
-        self.jit.core().forbid_osr(id, forbidden);
+        self.jit.session().forbid_osr(id, forbidden);
         Ok(())
     }
 }
@@ -325,7 +329,7 @@ impl Jit {
     /// called.
     pub fn keep(&self, value: Arc<dyn Any + Send + Sync>) {
         let _pass = gate::enter();
-        self.core().host.keep(value);
+        self.session().host.keep(value);
     }
 
     /// Calls [`Dylib::define_fn`] on [`Jit::main`].

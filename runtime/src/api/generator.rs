@@ -131,7 +131,7 @@ impl<G: Generator> uruk_session::Generator for GeneratorAdapter<G> {
         let Some(jit) = self.jit.upgrade() else {
             return ask.finish(Err(SessionError::Ended));
         };
-        let core = std::sync::Arc::clone(jit.core());
+        let session = std::sync::Arc::clone(jit.session());
         let ask = GeneratorRequest {
             inner: Some(ask),
             jit,
@@ -145,7 +145,7 @@ impl<G: Generator> uruk_session::Generator for GeneratorAdapter<G> {
         match hands::is_worker() {
             true => {
                 let _pass = gate::enter();
-                core.hands.start(work);
+                session.hands.start(work);
             }
             false => gate::outside(work),
         }

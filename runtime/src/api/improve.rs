@@ -123,7 +123,7 @@ impl Drop for ReoptimizeRequest {
 impl ReoptimizeRequest {
     pub(crate) fn new(jit: Jit, asked: Arc<PendingReoptimization>) -> ReoptimizeRequest {
         ReoptimizeRequest {
-            kept: KeptResources::new(&jit.core().hands),
+            kept: KeptResources::new(&jit.session().hands),
             jit,
             asked: Some(asked),
         }

@@ -51,19 +51,19 @@ pub struct Jit {
 }
 
 struct JitShared {
-    core: Arc<Session>,
+    session: Arc<Session>,
     /// Dropped after the session.
     _end: SessionEnd,
 }
 
 impl Drop for JitShared {
     fn drop(&mut self) {
-        self.core.leave_all();
+        self.session.leave_all();
         {
             let _pass = gate::enter();
-            self.core.names.session().end_waits();
+            self.session.names.session().end_waits();
         }
-        self.core.stop();
+        self.session.stop();
     }
 }
 
@@ -95,11 +95,11 @@ impl WeakJit {
 }
 
 impl Jit {
-    pub(crate) fn of(core: Arc<Session>) -> Jit {
+    pub(crate) fn of(session: Arc<Session>) -> Jit {
         Jit {
             shared: Arc::new(JitShared {
-                _end: SessionEnd::of(&core),
-                core,
+                _end: SessionEnd::of(&session),
+                session,
             }),
         }
     }
@@ -192,8 +192,8 @@ impl Jit {
     /// As [`Dylib::lookup`].
     pub fn lookup(&self, name: &str) -> Result<u64, Error> {
         // Without a handle of the dylib: making one counts, in words that all threads share.
-        let core = &self.shared.core;
-        match core.names.ready_symbol_of(&core.main, name) {
+        let session = &self.shared.session;
+        match session.names.ready_symbol_of(&session.main, name) {
             Some(address) => Ok(address),
             None => self.main().lookup(name),
         }
@@ -203,7 +203,7 @@ impl Jit {
     pub fn main(&self) -> Dylib {
         Dylib {
             jit: self.clone(),
-            dylib: self.shared.core.main.clone(),
+            dylib: self.shared.session.main.clone(),
         }
     }
 
@@ -226,7 +226,7 @@ impl Jit {
     /// The name is taken.
     pub fn create_dylib(&self, name: &str) -> Result<Dylib, Error> {
         let _busy = gate::enter();
-        let dylib = self.shared.core.names.create_dylib(name)?;
+        let dylib = self.shared.session.names.create_dylib(name)?;
         Ok(Dylib {
             jit: self.clone(),
             dylib,
@@ -247,9 +247,9 @@ impl Jit {
     pub fn add_library(&self, name: &str) -> Result<(), Error> {
         let added = {
             let _busy = gate::enter();
-            symbols::add_to_process(&self.shared.core, name)
+            symbols::add_to_process(&self.shared.session, name)
         };
-        self.shared.core.show_list();
+        self.shared.session.show_list();
         added
     }
 
@@ -319,13 +319,13 @@ impl Jit {
     /// ```
     pub fn pause_tiers(&self) {
         let _busy = gate::enter();
-        self.shared.core.tiers.pause(true);
+        self.shared.session.tiers.pause(true);
     }
 
     /// Ends [`Jit::pause_tiers`].
     pub fn resume_tiers(&self) {
         let _busy = gate::enter();
-        self.shared.core.tiers.pause(false);
+        self.shared.session.tiers.pause(false);
     }
 
     /// Runs the constructors of everything added since the last call, with no arguments: by
@@ -356,13 +356,13 @@ impl Jit {
     /// ([`Func::call_guarded`](crate::Func)), errors and panics of functions of the host included.
     /// Its input is not initialized; later constructors of other inputs run at the next call.
     pub unsafe fn initialize(&self) -> Result<(), Error> {
-        let core = &self.shared.core;
+        let session = &self.shared.session;
         {
             let _busy = gate::enter();
-            core.link_waiting(None);
+            session.link_waiting(None);
         }
         // SAFETY: by the caller's promise.
-        unsafe { core.run_due(&|_| true) }
+        unsafe { session.run_due(&|_| true) }
     }
 
     /// Runs the destructors of the inputs that [`Jit::initialize`] initialized: the latest call's
@@ -377,9 +377,9 @@ impl Jit {
     pub unsafe fn deinitialize(&self) {
         // Each is taken out before it runs: a destructor may call this function, or remove other
         // inputs.
-        while let Some(address) = self.shared.core.next_destructor(|_, _| true) {
+        while let Some(address) = self.shared.session.next_destructor(|_, _| true) {
             // SAFETY: by the caller's promise.
-            unsafe { self.shared.core.destroy(address) };
+            unsafe { self.shared.session.destroy(address) };
         }
     }
 
@@ -387,7 +387,7 @@ impl Jit {
     /// Waits until done, at most for `limit`; true if done. Code that threads may return into
     /// stays, see [`MemoryStats::pins`]. Automatic reclamation follows [`JitBuilder::reclaim`].
     pub fn reclaim(&self, kind: ReclaimKind, limit: Duration) -> bool {
-        self.shared.core.reclaim_now(kind, limit)
+        self.shared.session.reclaim_now(kind, limit)
     }
 
     /// Declares that code of the session may run on `stack` while no thread of the process is on
@@ -415,9 +415,9 @@ impl Jit {
     /// A range that is empty or not aligned to 8 bytes, 4,096 stacks are registered
     /// already, or no signal is left for the scan of threads.
     pub unsafe fn register_stack(&self, stack: Range<u64>) -> Result<RegisteredStack, Error> {
-        let core = &self.shared.core;
+        let session = &self.shared.session;
         let _busy = gate::enter();
-        RegisteredStack::new(core, Arc::clone(core) as _, stack)
+        RegisteredStack::new(session, Arc::clone(session) as _, stack)
     }
 
     /// Statistics of the session so far.
@@ -431,7 +431,7 @@ impl Jit {
     /// ```
     pub fn stats(&self) -> Stats {
         let _busy = gate::enter();
-        self.shared.core.stats()
+        self.shared.session.stats()
     }
 
     /// Calls [`Dylib::evict`] on [`Jit::main`].
@@ -446,7 +446,7 @@ impl Jit {
     /// returns the bytes evicted. See [`JitBuilder::code_budget`].
     pub fn evict_cold(&self, most: u64) -> u64 {
         let _busy = gate::enter();
-        self.shared.core.evict_down_to(most)
+        self.shared.session.evict_down_to(most)
     }
 
     /// A readable dump of the dylibs at this moment: link orders, and symbols with their flags,
@@ -461,10 +461,10 @@ impl Jit {
     /// ```
     pub fn dump(&self) -> Dump {
         let _busy = gate::enter();
-        let core = &self.shared.core;
-        let mut dump = core.names.session().dump();
+        let session = &self.shared.session;
+        let mut dump = session.names.session().dump();
         // The dylib of internal names of versions is left out.
-        let bodies = core.names.bodies.id();
+        let bodies = session.names.bodies.id();
         dump.dylibs.retain(|dylib| dylib.id != bodies);
         dump
     }
@@ -484,10 +484,10 @@ impl Jit {
     /// ```
     pub fn memory(&self) -> MemoryReport {
         let _busy = gate::enter();
-        self.shared.core.memory_report()
+        self.shared.session.memory_report()
     }
 
-    pub(crate) fn core(&self) -> &Arc<Session> {
-        &self.shared.core
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.shared.session
     }
 }

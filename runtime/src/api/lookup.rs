@@ -31,9 +31,9 @@ impl From<Dylib> for uruk_session::Dylib {
 
 /// A result with the current addresses.
 fn settled(jit: &Jit, found: LookupResult) -> LookupResult {
-    let core = jit.core();
+    let session = jit.session();
     found.mapped(|found| {
-        if let Some(address) = core.address_now(found.address) {
+        if let Some(address) = session.address_now(found.address) {
             found.address = address;
         }
     })
@@ -62,9 +62,9 @@ impl Jit {
     /// [`Error::Session`]: `NotFound` with all names that are missing, `Failed` with all that
     /// failed, what a generator answered, `Removed`, `Ended`.
     pub fn lookup_all(&self, lookup: Lookup) -> Result<LookupResult, Error> {
-        let session = self.core().names.session();
+        let session = self.session().names.session();
         if let Some(found) = session.lookup_ready(&lookup) {
-            let names = &self.core().names;
+            let names = &self.session().names;
             let given = found.iter().map(|found| names.give(found.address));
             // One address is given out for the first time: look it up again, as it may have been
             // removed meanwhile.
@@ -85,7 +85,7 @@ impl Jit {
     ) {
         let weak = self.downgrade();
         let _pass = gate::enter();
-        self.core()
+        self.session()
             .names
             .session()
             .lookup_async(lookup, move |found| {
@@ -99,7 +99,7 @@ impl Jit {
     pub fn lookup_future(&self, lookup: Lookup) -> LookupFuture {
         let _pass = gate::enter();
         LookupFuture {
-            inner: self.core().names.session().lookup_future(lookup),
+            inner: self.session().names.session().lookup_future(lookup),
             jit: self.downgrade(),
             end: gate::End::default(),
         }
@@ -111,7 +111,7 @@ impl Jit {
     /// `NotFound` with all required names that are missing, what a generator answered, `Ended`.
     pub fn lookup_flags(&self, lookup: Lookup) -> Result<Vec<(Symbol, Flags)>, Error> {
         let _pass = gate::enter();
-        Ok(self.core().names.session().lookup_flags(lookup)?)
+        Ok(self.session().names.session().lookup_flags(lookup)?)
     }
 
     /// Like [`Jit::lookup_flags`], without waiting.
@@ -121,7 +121,7 @@ impl Jit {
         done: impl FnOnce(Result<Vec<(Symbol, Flags)>, Error>) + Send + 'static,
     ) {
         let _pass = gate::enter();
-        let session = self.core().names.session();
+        let session = self.session().names.session();
         session.lookup_flags_async(lookup, move |found| {
             gate::outside(|| done(found.map_err(Error::from)));
         });
@@ -131,7 +131,7 @@ impl Jit {
     /// ([`JitBuilder::on_error`](crate::JitBuilder::on_error)).
     pub fn report(&self, error: &SessionError) {
         let _pass = gate::enter();
-        self.core().names.session().report(error);
+        self.session().names.session().report(error);
     }
 
     /// The lookups that wait: for definitions ([`Lookup::wait_for_missing`]), and for symbols that
@@ -140,7 +140,7 @@ impl Jit {
     /// Examines all symbols.
     pub fn still_missing(&self) -> Vec<StillMissing> {
         let _pass = gate::enter();
-        self.core().names.session().still_missing()
+        self.session().names.session().still_missing()
     }
 }
 

@@ -80,15 +80,16 @@ impl Dylib {
         let id = self.id_of(name)?;
         let _pass = gate::enter();
         let holds = native.holds.iter().filter_map(|name| self.id_of(name).ok());
-        let core = self.jit.core();
-        let version = core.adopt(id, native.entry, native.code.clone(), holds.collect())?;
-        core.note_native(id, &native.beside);
+        let session = self.jit.session();
+        let version = session.adopt(id, native.entry, native.code.clone(), holds.collect())?;
+        session.note_native(id, &native.beside);
         for beside in &native.beside {
             let whose = self.id_of(&beside.name).ok();
             let code = beside.code.clone();
-            core.tiers
+            session
+                .tiers
                 .sampling
-                .add_shared(&core.sampled, code, whose, id, version);
+                .add_shared(&session.sampled, code, whose, id, version);
         }
         Ok(version)
     }
@@ -103,7 +104,7 @@ impl Dylib {
         let id = self.id_of(name)?;
         let _pass = gate::enter();
         let holds = holds.iter().filter_map(|name| self.id_of(name).ok());
-        self.jit.core().set_native_depends(id, &holds.collect());
+        self.jit.session().set_native_depends(id, &holds.collect());
         Ok(())
     }
 }
@@ -177,7 +178,7 @@ impl<'j> NativeFiles<'j> {
     /// Bitcode that LLVM does not read.
     pub fn sources(&self, modules: Vec<Vec<u8>>) -> Result<Vec<String>, Error> {
         let what = String::from("a program's modules");
-        self.0.core().on_compile_thread(what, move |_| {
+        self.0.session().on_compile_thread(what, move |_| {
             let modules = modules.iter();
             let sources = modules.map(|bytes| uruk_codegen::native::source("a module", bytes));
             Ok(sources.collect::<Result<_, _>>()?)
@@ -198,7 +199,7 @@ impl<'j> NativeFiles<'j> {
     ) -> Result<Vec<u8>, Error> {
         let what = format!("{name}, which is rebound");
         let name = name.to_owned();
-        self.0.core().on_compile_thread(what, move |_| {
+        self.0.session().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::rebind(&name, &bytes, choose)?)
         })
     }
@@ -219,7 +220,7 @@ impl<'j> NativeFiles<'j> {
     ) -> Result<Vec<u8>, Error> {
         let what = format!("{name}, which is rebound");
         let name = name.to_owned();
-        self.0.core().on_compile_thread(what, move |_| {
+        self.0.session().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::renew(
                 &name, &bytes, method, compare, choose,
             )?)
@@ -233,7 +234,7 @@ impl<'j> NativeFiles<'j> {
     pub fn defined(&self, name: &str, bytes: Vec<u8>) -> Result<Vec<String>, Error> {
         let what = format!("{name}, whose functions are listed");
         let name = name.to_owned();
-        self.0.core().on_compile_thread(what, move |_| {
+        self.0.session().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::defined(&name, &bytes)?)
         })
     }
@@ -245,7 +246,7 @@ impl<'j> NativeFiles<'j> {
     pub fn contents(&self, name: &str, bytes: Vec<u8>, method: Method) -> Result<Contents, Error> {
         let what = format!("{name}, whose functions are compared");
         let name = name.to_owned();
-        self.0.core().on_compile_thread(what, move |_| {
+        self.0.session().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::contents(&name, &bytes, method)?)
         })
     }
@@ -263,7 +264,7 @@ impl<'j> NativeFiles<'j> {
     ) -> Result<Option<NativeCallers>, Error> {
         let what = format!("{name}, whose native callers are looked at");
         let name = name.to_owned();
-        self.0.core().on_compile_thread(what, move |_| {
+        self.0.session().on_compile_thread(what, move |_| {
             let callers = uruk_codegen::native::native_callers(&name, &native, &called)?;
             Ok(callers)
         })
@@ -283,7 +284,7 @@ impl<'j> NativeFiles<'j> {
     ) -> Result<Outdated, Error> {
         let what = format!("{name}, whose native callers are looked at");
         let name = name.to_owned();
-        self.0.core().on_compile_thread(what, move |_| {
+        self.0.session().on_compile_thread(what, move |_| {
             let versions = Versions {
                 native: &native,
                 new: &new,
@@ -306,7 +307,7 @@ impl<'j> NativeFiles<'j> {
     ) -> Result<Option<Additions>, Error> {
         let what = format!("{name}, whose functions are compared");
         let name = name.to_owned();
-        self.0.core().on_compile_thread(what, move |_| {
+        self.0.session().on_compile_thread(what, move |_| {
             Ok(uruk_codegen::native::only_added(
                 &name, &native, &new, &changed,
             )?)
@@ -317,6 +318,6 @@ impl<'j> NativeFiles<'j> {
     /// ([`Dylib::adopt`]). To be called before they are adopted.
     pub fn attend(&self, text: Range<u64>) {
         let _pass = gate::enter();
-        self.0.core().sampled.attend(text);
+        self.0.session().sampled.attend(text);
     }
 }

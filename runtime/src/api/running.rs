@@ -33,7 +33,7 @@ impl Jit {
     /// ```
     pub fn tuning(&self) -> Vec<TuningView> {
         let _pass = gate::enter();
-        self.core().tuning_views()
+        self.session().tuning_views()
     }
 
     /// Results of the tuner, for [`JitBuilder::tuned_before`](crate::JitBuilder::tuned_before) in
@@ -51,7 +51,7 @@ impl Jit {
     /// ```
     pub fn tuning_text(&self) -> String {
         let _pass = gate::enter();
-        self.core().tuning_text()
+        self.session().tuning_text()
     }
 
     /// Writes [`tuning_text`](Jit::tuning_text) to a file atomically: on failure the old contents
@@ -71,7 +71,7 @@ impl Jit {
     pub fn keep_tuning(&self, file: &Path) -> io::Result<()> {
         let file = OutputPath::new(file)?;
         let _pass = gate::enter();
-        self.core().keep_tuning(&file)
+        self.session().keep_tuning(&file)
     }
 
     /// Reports that `units` of work were done: requests answered, frames drawn. From the first call
@@ -84,7 +84,7 @@ impl Jit {
     /// # Ok::<(), uruk::Error>(())
     /// ```
     pub fn work_done(&self, units: u64) {
-        self.core().tuning.work_done(units);
+        self.session().tuning.work_done(units);
     }
 
     /// Takes no samples until [`Jit::resume_sampling`]: no thread is interrupted for it. Earlier
@@ -100,14 +100,14 @@ impl Jit {
     /// ```
     pub fn pause_sampling(&self) {
         let _busy = gate::enter();
-        self.core().pause_sampling();
+        self.session().pause_sampling();
     }
 
     /// Ends [`Jit::pause_sampling`], at the previous rate: a pause is not counted as idleness, and
     /// an interrupted burst continues.
     pub fn resume_sampling(&self) {
         let _busy = gate::enter();
-        self.core().resume_sampling();
+        self.session().resume_sampling();
     }
 
     /// Records the tiering policy's inputs from now on to `out`, as text of `uruk_tiering::stream`,
@@ -119,7 +119,7 @@ impl Jit {
     /// Those of `out`, or of the end of the previous recording.
     pub fn record_policy(&self, out: impl Write + Send + 'static) -> io::Result<()> {
         let _busy = gate::enter();
-        self.core().record_policy(Box::new(out))
+        self.session().record_policy(Box::new(out))
     }
 
     /// Ends [`Jit::record_policy`]. The end of a program of `uruk run`, and the drop of the last
@@ -128,7 +128,7 @@ impl Jit {
     /// # Errors
     /// The first error that `out` returned.
     pub fn end_policy_record(&self) -> io::Result<()> {
-        self.core().end_policy_record()
+        self.session().end_policy_record()
     }
 
     /// Like [`Dylib::compile_ahead`](crate::Dylib::compile_ahead), for [main](Jit::main).
@@ -142,7 +142,7 @@ impl Jit {
     /// called within the time of one compile appear in the expected order.
     pub fn first_calls(&self) -> Vec<String> {
         let _pass = gate::enter();
-        self.core().first_calls()
+        self.session().first_calls()
     }
 
     /// Restores the state before the latest replacement. Variables keep their contents, added
@@ -184,7 +184,7 @@ impl Jit {
     /// # Errors
     /// As [`Jit::rollback`].
     pub fn rollback_at(&self, how: impl Into<Rollback>) -> Result<RolledBack, Error> {
-        self.core().roll_back(None, how.into())
+        self.session().roll_back(None, how.into())
     }
 
     /// Replaces functions of [`Jit::main`] by those of `files` (bitcode, IR text or objects)
@@ -231,9 +231,9 @@ impl Dylib {
     /// # Errors
     /// [`Error::Replace`] and errors of compiling and linking.
     pub fn replace(&self, replacement: Replacement) -> Result<Replaced, Error> {
-        let core = self.jit().core();
+        let session = self.jit().session();
         let handle = Arc::new(self.jit().clone());
-        turn::replace((&core.replacing, handle), &self.dylib, replacement)
+        turn::replace((&session.replacing, handle), &self.dylib, replacement)
     }
 
     /// Gives the expected order of first calls: a session that
@@ -242,8 +242,8 @@ impl Dylib {
     /// not defined yet are skipped.
     pub fn compile_ahead(&self, functions: &[&str]) {
         let _pass = gate::enter();
-        let core = self.jit().core();
-        core.expect_names(&self.dylib, functions.iter().copied());
+        let session = self.jit().session();
+        session.expect_names(&self.dylib, functions.iter().copied());
     }
 
     /// Adds a static archive: members of bitcode or ELF objects.

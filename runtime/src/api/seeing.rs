@@ -54,7 +54,7 @@ impl Jit {
     /// ```
     pub fn report_page(&self) -> Option<String> {
         let _pass = gate::enter();
-        let recording = self.core().recording_so_far(true)?;
+        let recording = self.session().recording_so_far(true)?;
         Some(uruk_report::html::run(&recording))
     }
 
@@ -77,7 +77,7 @@ impl Jit {
     pub fn trace(&self, out: &mut dyn Write) -> io::Result<bool> {
         let recording = {
             let _pass = gate::enter();
-            self.core().recording_so_far(false)
+            self.session().recording_so_far(false)
         };
         match recording {
             Some(recording) => uruk_report::trace::write(&recording, out).map(|()| true),
@@ -101,10 +101,11 @@ impl Jit {
     /// ```
     pub fn stats_text(&self, format: StatsFormat) -> String {
         let _pass = gate::enter();
-        let core = self.core();
-        let recording = core.recording_so_far(false).unwrap_or_default();
-        core.stats()
-            .render(format, &recording, &core.memory_report())
+        let session = self.session();
+        let recording = session.recording_so_far(false).unwrap_or_default();
+        session
+            .stats()
+            .render(format, &recording, &session.memory_report())
     }
 
     /// The functions that ran most, by samples, then by counted calls; `count` of them at most.
@@ -120,12 +121,12 @@ impl Jit {
     /// ```
     pub fn hottest(&self, count: usize) -> Vec<FunctionProfile> {
         let _pass = gate::enter();
-        let core = self.core();
-        core.tell_all_samples();
-        let entries = core.entries_so_far();
+        let session = self.session();
+        session.tell_all_samples();
+        let entries = session.entries_so_far();
         let mut hottest = Vec::new();
-        for (&index, record) in core.versions.lock().iter() {
-            let Some(id) = core.stubs.function(index) else {
+        for (&index, record) in session.versions.lock().iter() {
+            let Some(id) = session.stubs.function(index) else {
                 continue;
             };
             let live = record.built.iter().map(|version| version.samples);
@@ -147,7 +148,7 @@ impl Jit {
         });
         hottest.truncate(count);
         let named = hottest.into_iter().map(|(id, hot)| FunctionProfile {
-            function: core.name_of(id).to_owned(),
+            function: session.name_of(id).to_owned(),
             ..hot
         });
         named.collect()
@@ -193,9 +194,9 @@ impl Dylib {
     pub fn disassemble(&self, name: &str, tier: Option<Tier>) -> Result<Option<String>, Error> {
         let id = self.id_of(name)?;
         let _pass = gate::enter();
-        let core = self.jit.core();
+        let session = self.jit.session();
         let version = {
-            let records = core.versions.lock();
+            let records = session.versions.lock();
             let record = records.get(&id.index());
             record.and_then(|record| match tier {
                 None => record.versions.snapshot().published.map(|view| view.id),
@@ -206,7 +207,7 @@ impl Dylib {
                 }
             })
         };
-        Ok(version.and_then(|version| core.listing(version)))
+        Ok(version.and_then(|version| session.listing(version)))
     }
 
     /// The IR of a function at a tier, after all passes: with remaining inlined copies and with the
@@ -229,6 +230,6 @@ impl Dylib {
     /// errors of its compile.
     pub fn ir(&self, name: &str, tier: Tier) -> Result<String, Error> {
         let id = self.id_of(name)?;
-        self.jit.core().ir_of(id, tier)
+        self.jit.session().ir_of(id, tier)
     }
 }

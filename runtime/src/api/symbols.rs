@@ -27,19 +27,19 @@ impl Jit {
     /// The interned symbol of a name, by which names are compared. Takes no lock if the name is
     /// known.
     pub fn intern(&self, name: &str) -> Symbol {
-        self.core().names.session().intern(name)
+        self.session().names.session().intern(name)
     }
 
     /// The name of a symbol.
     pub fn name_of(&self, symbol: Symbol) -> &str {
-        self.core().names.session().name(symbol)
+        self.session().names.session().name(symbol)
     }
 
     /// The dylib that stands for the process: exports of the allowed libraries
     /// ([`Jit::add_library`]). It is last in the link order of each dylib of [`Jit::create_dylib`];
     /// the embedder may move it.
     pub fn process(&self) -> Dylib {
-        self.dylib_of(self.core().names.host())
+        self.dylib_of(self.session().names.host())
     }
 
     /// A new dylib that searches only itself, not even the process.
@@ -48,14 +48,14 @@ impl Jit {
     /// The name is taken.
     pub fn create_bare_dylib(&self, name: &str) -> Result<Dylib, Error> {
         let _pass = gate::enter();
-        let dylib = self.core().names.create_bare_dylib(name)?;
+        let dylib = self.session().names.create_bare_dylib(name)?;
         Ok(self.dylib_of(&dylib))
     }
 
     /// The dylib of that name.
     pub fn dylib(&self, name: &str) -> Option<Dylib> {
         let _pass = gate::enter();
-        let dylib = self.core().names.session().dylib(name)?;
+        let dylib = self.session().names.session().dylib(name)?;
         Some(self.dylib_of(&dylib))
     }
 
@@ -77,7 +77,7 @@ impl fmt::Debug for Dylib {
 /// Whether both are handles of one session.
 impl PartialEq for Jit {
     fn eq(&self, other: &Jit) -> bool {
-        Arc::ptr_eq(self.core(), other.core())
+        Arc::ptr_eq(self.session(), other.session())
     }
 }
 
@@ -101,10 +101,10 @@ impl Tracker {
         let interface = unit.interface();
         let _pass = gate::enter();
         let jit = self.jit.downgrade();
-        let core = self.jit.core();
+        let session = self.jit.session();
         let tracker = &*self.tracker;
         let place = (&tracker.dylib(), Some(tracker));
-        core.define_unit(jit, place, Box::new(unit), interface)
+        session.define_unit(jit, place, Box::new(unit), interface)
     }
 }
 
@@ -120,8 +120,8 @@ impl Dylib {
         let interface = unit.interface();
         let _pass = gate::enter();
         let jit = self.jit.downgrade();
-        let core = self.jit.core();
-        core.define_unit(jit, (&self.dylib, None), Box::new(unit), interface)
+        let session = self.jit.session();
+        session.define_unit(jit, (&self.dylib, None), Box::new(unit), interface)
     }
 
     /// Defines symbols at addresses of the host, or with other fixed values.
@@ -137,7 +137,7 @@ impl Dylib {
     ) -> Result<(), Error> {
         let symbols = uruk_session::AbsoluteSymbols::new(symbols);
         let define = || self.dylib.define(symbols);
-        self.jit.core().change_names(define)
+        self.jit.session().change_names(define)
     }
 
     /// Defines other names for symbols of this dylib. Only requested aliases are materialized.
@@ -164,7 +164,7 @@ impl Dylib {
         // The iterator may be code of the embedder.
         let aliases: Vec<Alias> = aliases.into_iter().collect();
         let define = || self.dylib.reexport(&source.dylib, seen, aliases);
-        self.jit.core().change_aliases(define)
+        self.jit.session().change_aliases(define)
     }
 
     /// Re-exports the symbols of `source` that `allowed` accepts, under the same names; each when
@@ -178,7 +178,7 @@ impl Dylib {
         seen: Visibility,
         allowed: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Result<GeneratorId, Error> {
-        if !Arc::ptr_eq(self.jit.core(), source.jit.core()) {
+        if !Arc::ptr_eq(self.jit.session(), source.jit.session()) {
             let dylib = source.name().into();
             return Err(SessionError::ForeignDylib { dylib }.into());
         }
@@ -191,7 +191,7 @@ impl Dylib {
         };
         let generator = ReexportGenerator::new(&source.dylib, seen, allowed);
         let add = || self.dylib.add_generator(generator);
-        self.jit.core().change_aliases(add)
+        self.jit.session().change_aliases(add)
     }
 
     /// Adds a generator for symbols that this dylib lacks, after those that were added before.
@@ -204,7 +204,7 @@ impl Dylib {
             generator: Arc::new(generator),
         };
         let add = || self.dylib.add_generator(adapter);
-        self.jit.core().change_names(add)
+        self.jit.session().change_names(add)
     }
 
     /// Removes a generator. Lookups that are inside it or in its queue fail. False if it was not
@@ -274,7 +274,7 @@ impl Dylib {
     /// ([`Func::call_guarded`](crate::Func)), errors and panics of functions of the host included.
     /// Later constructors of its input do not run, those of later inputs do at the next call.
     pub unsafe fn initialize(&self) -> Result<(), Error> {
-        let core = self.jit.core();
+        let session = self.jit.session();
         let order = {
             let _pass = gate::enter();
             self.dylib.depth_first_order()
@@ -282,12 +282,12 @@ impl Dylib {
         for dylib in order.iter().rev() {
             let images: Vec<u64> = {
                 let _pass = gate::enter();
-                core.link_waiting(Some(dylib));
-                let lives = core.names.lives.of(dylib);
+                session.link_waiting(Some(dylib));
+                let lives = session.names.lives.of(dylib);
                 lives.iter().map(|life| life.root().number()).collect()
             };
             // SAFETY: by the caller's promise.
-            unsafe { core.run_due(&|life| images.contains(&life))? };
+            unsafe { session.run_due(&|life| images.contains(&life))? };
         }
         Ok(())
     }
@@ -300,15 +300,15 @@ impl Dylib {
     /// # Safety
     /// As calling any function of the modules.
     pub unsafe fn deinitialize(&self) {
-        let core = self.jit.core();
+        let session = self.jit.session();
         let images = {
             let _pass = gate::enter();
-            core.names.lives.of(&self.dylib)
+            session.names.lives.of(&self.dylib)
         };
-        exits::run_ends(core.loader(), &images);
+        exits::run_ends(session.loader(), &images);
         let _pass = gate::enter();
         let ended: Vec<u64> = images.iter().map(|life| life.root().number()).collect();
-        core.schedule().again(|life| ended.contains(&life));
+        session.schedule().again(|life| ended.contains(&life));
     }
 
     /// Sets whether added modules may need symbols without a definition. By default that is an
@@ -322,7 +322,7 @@ impl Dylib {
     /// other. [`Dylib::unresolved`] lists the missing symbols.
     pub fn allow_missing(&self, allowed: bool) {
         let _pass = gate::enter();
-        self.jit.core().waiting.allow(&self.dylib, allowed);
+        self.jit.session().waiting.allow(&self.dylib, allowed);
     }
 
     /// The symbols that code of this dylib needs and that have no definition, with their users.
@@ -331,7 +331,7 @@ impl Dylib {
     /// The error of a generator.
     pub fn unresolved(&self) -> Result<Vec<Missing>, Error> {
         let _pass = gate::enter();
-        self.jit.core().unresolved(&self.dylib)
+        self.jit.session().unresolved(&self.dylib)
     }
 
     /// Removes symbols that are not being materialized: all of them, or none. Calls of units'
@@ -346,13 +346,15 @@ impl Dylib {
     /// `NotFound` or `InFlight` with all such symbols.
     pub unsafe fn undefine(&self, symbols: &[Symbol]) -> Result<(), Error> {
         let _pass = gate::enter();
-        Ok(scrubbed(|| self.jit.core().undefine(&self.dylib, symbols))?)
+        Ok(scrubbed(|| {
+            self.jit.session().undefine(&self.dylib, symbols)
+        })?)
     }
 
     /// The state of a symbol of this dylib; `None` if it is not defined here.
     pub fn state_of(&self, symbol: Symbol) -> Option<SymbolState> {
         let _pass = gate::enter();
-        let session = self.jit.core().names.session();
+        let session = self.jit.session().names.session();
         session.symbol_state(&self.dylib, symbol)
     }
 
@@ -383,7 +385,7 @@ impl Dylib {
                 .collect();
             self.dylib.set_link_order(&order)
         };
-        self.jit.core().change_names(set)
+        self.jit.session().change_names(set)
     }
 
     /// Puts `new` in the place of `old` in the link order; does nothing if `old` is not in it.
@@ -398,7 +400,7 @@ impl Dylib {
     ) -> Result<(), Error> {
         let (old, new) = (&old.dylib, &new.dylib);
         let replace = || self.dylib.replace_in_link_order(old, new, seen);
-        self.jit.core().change_names(replace)
+        self.jit.session().change_names(replace)
     }
 
     /// Takes a dylib out of the link order.
@@ -456,9 +458,9 @@ fn is_cleared(dylib: &uruk_session::Dylib, tracker: &uruk_session::Tracker) -> b
 ///
 /// # Errors
 /// [`Error::Library`].
-pub(super) fn add_to_process(core: &Session, name: &str) -> Result<(), Error> {
+pub(super) fn add_to_process(session: &Session, name: &str) -> Result<(), Error> {
     let library = Library::open_global(name)?;
-    core.process.write().add(library);
-    core.retry_failed();
+    session.process.write().add(library);
+    session.retry_failed();
     Ok(())
 }

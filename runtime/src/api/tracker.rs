@@ -88,9 +88,9 @@ impl Dylib {
     /// # Errors
     /// The dylib was removed.
     pub unsafe fn clear(&self) -> Result<(), Error> {
-        let core = self.jit.core();
-        let images = || core.names.lives.of(&self.dylib);
-        Ok(leave(core, images, |_| self.dylib.clear())?)
+        let session = self.jit.session();
+        let images = || session.names.lives.of(&self.dylib);
+        Ok(leave(session, images, |_| self.dylib.clear())?)
     }
 
     /// Removes the dylib and all its definitions.
@@ -133,10 +133,10 @@ impl Jit {
     /// As [`Dylib::remove`], of each; a dylib that searches another one and is removed with it does
     /// not count. `ForeignDylib` of one of another session.
     pub unsafe fn remove_dylibs(&self, dylibs: &[Dylib], removal: Removal) -> Result<(), Error> {
-        let core = self.core();
+        let session = self.session();
         let mut removed: Vec<uruk_session::Dylib> = Vec::with_capacity(dylibs.len());
         for dylib in dylibs {
-            if !Arc::ptr_eq(core, dylib.jit.core()) {
+            if !Arc::ptr_eq(session, dylib.jit.session()) {
                 let dylib = dylib.name().into();
                 return Err(SessionError::ForeignDylib { dylib }.into());
             }
@@ -146,18 +146,18 @@ impl Jit {
         }
         {
             let _pass = gate::enter();
-            searching(core, &removed, removal)?;
+            searching(session, &removed, removal)?;
         }
-        let lives = &core.names.lives;
+        let lives = &session.names.lives;
         let images = || removed.iter().flat_map(|d| lives.of(d)).collect();
-        leave(core, images, |left| {
+        leave(session, images, |left| {
             // A handler may have changed which dylibs search them.
-            let searching = searching(core, &removed, removal).inspect_err(|_| {
+            let searching = searching(session, &removed, removal).inspect_err(|_| {
                 left.iter().for_each(|image| image.reopen());
             })?;
-            core.names.session().remove_dylibs(&removed)?;
+            session.names.session().remove_dylibs(&removed)?;
             for dylib in &removed {
-                core.forget_dylib(dylib);
+                session.forget_dylib(dylib);
             }
             for (other, dylib) in searching {
                 // The other dylib may have been removed meanwhile.
@@ -171,13 +171,13 @@ impl Jit {
 /// Returns the remaining dylibs that search the ones to be removed, each with the one it searches,
 /// if all may be removed.
 fn searching(
-    core: &Session,
+    session: &Session,
     removed: &[uruk_session::Dylib],
     removal: Removal,
 ) -> Result<Vec<(uruk_session::Dylib, uruk_session::Dylib)>, Error> {
     let mut all = Vec::new();
     for dylib in removed {
-        if *dylib == core.main {
+        if *dylib == session.main {
             return Err(Error::MainDylib);
         }
         if dylib.is_defunct() {
@@ -201,7 +201,7 @@ fn searching(
 /// Then calls the removal with the images that were closed, under the pass under which no further
 /// handler was found.
 fn leave<R>(
-    core: &Arc<Session>,
+    session: &Arc<Session>,
     images: impl Fn() -> Vec<Arc<Life>>,
     remove: impl FnOnce(Vec<Arc<Life>>) -> R,
 ) -> R {
@@ -209,14 +209,14 @@ fn leave<R>(
     loop {
         let left = {
             let _pass = gate::enter();
-            let mut left = core.names.lives.going(images());
+            let mut left = session.names.lives.going(images());
             left.retain(|image| !image.is_closed());
             if left.is_empty() {
                 return scrubbed(|| remove(all));
             }
             left
         };
-        core.leave(&left);
+        session.leave(&left);
         all.extend(left);
     }
 }
@@ -225,7 +225,7 @@ impl PartialEq for Tracker {
     /// Whether both are handles of one tracker.
     fn eq(&self, other: &Tracker) -> bool {
         let same = self.tracker.key() == other.tracker.key();
-        same && Arc::ptr_eq(self.jit.core(), other.jit.core())
+        same && Arc::ptr_eq(self.jit.session(), other.jit.session())
     }
 }
 
@@ -324,7 +324,7 @@ impl Tracker {
     ) -> Result<(), Error> {
         let aliases: Vec<Alias> = aliases.into_iter().collect();
         let define = || self.tracker.reexport(&source.dylib, seen, aliases);
-        self.jit.core().change_aliases(define)
+        self.jit.session().change_aliases(define)
     }
 
     /// Like [`Dylib::define_addresses`], under this tracker.
@@ -340,7 +340,7 @@ impl Tracker {
     ) -> Result<(), Error> {
         let symbols = AbsoluteSymbols::new(symbols);
         let define = || self.tracker.define(symbols);
-        self.jit.core().change_names(define)
+        self.jit.session().change_names(define)
     }
 
     /// Removes the tracker's definitions. Names go first, then calls go to the failure handler
@@ -381,9 +381,9 @@ impl Tracker {
     /// # Errors
     /// It was removed before.
     pub unsafe fn remove(&self) -> Result<(), Error> {
-        let core = self.jit.core();
-        let images = || core.names.lives.under(&self.tracker);
-        Ok(leave(core, images, |_| self.tracker.remove())?)
+        let session = self.jit.session();
+        let images = || session.names.lives.under(&self.tracker);
+        Ok(leave(session, images, |_| self.tracker.remove())?)
     }
 
     /// Moves all definitions to another tracker of the same dylib. This one is defunct then.
@@ -414,7 +414,7 @@ impl Tracker {
     }
 
     fn add(&self, source: InputSource) -> Result<(), Error> {
-        self.jit.core().admit(&source)?;
+        self.jit.session().admit(&source)?;
         self.add_admitted(source)
     }
 
@@ -436,17 +436,17 @@ impl Tracker {
             }
             .into());
         }
-        self.jit.core().add(&self.tracker, source)
+        self.jit.session().add(&self.tracker, source)
     }
 
     /// Queues an object to be linked once the symbols it needs are defined, if they may be missing
     /// and are. Returns whether it waits.
     fn wait_with_object(&self, file: &str, bytes: &Arc<[u8]>) -> Result<bool, Error> {
-        let core = self.jit.core();
+        let session = self.jit.session();
         let dylib = {
             let _pass = gate::enter();
             let dylib = self.tracker.dylib();
-            if !core.waiting.is_allowed(&dylib) {
+            if !session.waiting.is_allowed(&dylib) {
                 return Ok(false);
             }
             self.jit.dylib_of(&dylib)
@@ -461,11 +461,11 @@ impl Tracker {
             needed_by: vec![file.to_owned()],
         });
         let missing = missing.collect();
-        let number = core.images.fetch_add(1, Ordering::Relaxed);
+        let number = session.images.fetch_add(1, Ordering::Relaxed);
         let init = self.jit.intern(&format!("uruk.init.{number}"));
         self.define(object.with_init(init))?;
         let _pass = gate::enter();
-        core.note_waiting(&self.tracker, number, missing, Some(init))?;
+        session.note_waiting(&self.tracker, number, missing, Some(init))?;
         Ok(true)
     }
 }

@@ -173,7 +173,7 @@ impl Responsibility {
     /// `TrackerDefunct`.
     pub fn tracker(&self) -> Result<Tracker, SessionError> {
         let _pass = gate::enter();
-        let tracker = self.jit.core().tracker_of(self)?;
+        let tracker = self.jit.session().tracker_of(self)?;
         Ok(Tracker::of(&self.jit, tracker))
     }
 
@@ -386,9 +386,9 @@ impl Responsibility {
         let object = LazyObject::again(name, object.into(), self.symbols());
         match object.missing(&dylib) {
             Ok(missing) if missing.is_empty() => {
-                let core = Arc::clone(self.jit.core());
+                let session = Arc::clone(self.jit.session());
                 let _pass = gate::enter();
-                core.link_for(self, name, object.into_bytes())
+                session.link_for(self, name, object.into_bytes())
             }
             Ok(missing) => {
                 let error = SessionError::not_found(&dylib.dylib, missing);

@@ -27,7 +27,7 @@ pub(crate) fn define_fns_under(
     functions: Vec<(&str, HostFunction)>,
     under: Option<&Tracker>,
 ) -> Result<(), Error> {
-    let core = dylib.jit.core();
+    let session = dylib.jit.session();
     check_new(dylib, &functions)?;
     let mut direct = Vec::new();
     let mut ir = String::new();
@@ -51,12 +51,12 @@ pub(crate) fn define_fns_under(
             .iter()
             .map(|&(name, _, address)| NewName::strong(name, Definition::Address(address)));
         let names: Vec<NewName> = names.collect();
-        core.change_names(|| {
+        session.change_names(|| {
             // Before the name can be found: declarations are compared with the type from then on.
             direct
                 .iter()
                 .for_each(|(name, ty, address)| note(dylib, name, *address, ty));
-            core.names.define(tracker, names)
+            session.names.define(tracker, names)
         })
     };
     match under {
@@ -67,11 +67,11 @@ pub(crate) fn define_fns_under(
 
 /// Whether functions may be defined under these names.
 fn check_new(dylib: &Dylib, functions: &[(&str, HostFunction)]) -> Result<(), Error> {
-    let core = dylib.jit.core();
+    let session = dylib.jit.session();
     let _pass = gate::enter();
     for (index, (name, function)) in functions.iter().enumerate() {
         let twice = functions[..index].iter().any(|(before, _)| before == name);
-        if twice || core.names.is_own(&dylib.dylib, name) {
+        if twice || session.names.is_own(&dylib.dylib, name) {
             return Err(Error::DuplicateSymbol {
                 symbol: (*name).to_owned(),
                 first: match twice {
@@ -81,7 +81,7 @@ fn check_new(dylib: &Dylib, functions: &[(&str, HostFunction)]) -> Result<(), Er
                 second: String::from("the host"),
             });
         }
-        core.check_waiting_types(&dylib.dylib, name, &function.ty)?;
+        session.check_waiting_types(&dylib.dylib, name, &function.ty)?;
     }
     Ok(())
 }
@@ -99,17 +99,17 @@ fn define_with_state(
     static NEXT: AtomicU64 = AtomicU64::new(1);
     // Relaxed: the number must only be unique.
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let core = dylib.jit.core();
+    let session = dylib.jit.session();
     let names: Vec<&str> = functions.iter().map(|(name, ..)| *name).collect();
     let file: Arc<str> = format!("functions of the host: {} ({number})", names.join(", ")).into();
     let states = functions.iter().map(|(.., state)| Arc::clone(state));
     let parting = Parting {
         states: states.collect(),
-        hands: Arc::downgrade(&core.hands),
+        hands: Arc::downgrade(&session.hands),
     };
     {
         let _pass = gate::enter();
-        core.host.announce(&file, Arc::new(parting));
+        session.host.announce(&file, Arc::new(parting));
     }
     let added = match under {
         None => dylib.add_ir(&file, ir),
@@ -117,7 +117,7 @@ fn define_with_state(
     };
     {
         let _pass = gate::enter();
-        core.host.came(&file, added.is_ok());
+        session.host.came(&file, added.is_ok());
     }
     added?;
     for (name, ty, _) in &functions {
@@ -133,7 +133,7 @@ fn note(dylib: &Dylib, name: &str, address: u64, ty: &FunctionType) {
         address,
         ty: ty.clone(),
     };
-    let core = dylib.jit.core();
+    let session = dylib.jit.session();
     let _pass = gate::enter();
-    core.host.types().note(name, typed, &core.names);
+    session.host.types().note(name, typed, &session.names);
 }

@@ -79,7 +79,7 @@ extern "C" fn failed_call(id: FunctionId, context: u64) -> u64 {
     let (function, cause) = {
         let _pass = gate::enter();
         match context.code.upgrade() {
-            Some(core) => (core.name_of(id), core.cause_of(id)),
+            Some(session) => (session.name_of(id), session.cause_of(id)),
             None => ("?", None),
         }
     };

@@ -13,14 +13,14 @@ const LAPSED: usize = 16;
 /// Notes the producer of the function's body, and drops earlier closures whose placeholder can
 /// never be restored.
 pub(super) fn note_lazy(dylib: &Dylib, name: &str, producer: Arc<dyn Lazy>) {
-    let core = dylib.jit.core();
-    let own = || match core.names.find_own(&dylib.dylib, name) {
+    let session = dylib.jit.session();
+    let own = || match session.names.find_own(&dylib.dylib, name) {
         Some(Definition::Function { id }) => Some(id),
         _ => None,
     };
     let noted = {
         let _pass = gate::enter();
-        own().map(|id| (id, core.host.note_lazy(id, Arc::clone(&producer))))
+        own().map(|id| (id, session.host.note_lazy(id, Arc::clone(&producer))))
     };
     let Some((id, count)) = noted else {
         // The function was removed meanwhile. The captured state is dropped without a lock: it may
@@ -32,10 +32,10 @@ pub(super) fn note_lazy(dylib: &Dylib, name: &str, producer: Arc<dyn Lazy>) {
     }
     // While a set is committed or rolled back, its bodies belong neither to functions nor to the
     // history. Only under a turn is it certain that no reference to a placeholder is left.
-    let turn = match core.replacing.try_turn() {
+    let turn = match session.replacing.try_turn() {
         // A thread that redefines a function repeatedly beside other replacements waits at some
         // point.
-        None if count > LAPSED => core.replacing.turn().ok(),
+        None if count > LAPSED => session.replacing.turn().ok(),
         turn => turn,
     };
     let Some(turn) = turn else {
@@ -43,9 +43,9 @@ pub(super) fn note_lazy(dylib: &Dylib, name: &str, producer: Arc<dyn Lazy>) {
     };
     let lapsed = {
         let _pass = gate::enter();
-        let is_body = |file: &str| core.body(id).is_some_and(|it| it.is_of_file(file));
-        let of_use = |it: &dyn Lazy| is_body(it.file()) || core.replacing.keeps(id, it.file());
-        core.host.lapsed(id, of_use)
+        let is_body = |file: &str| session.body(id).is_some_and(|it| it.is_of_file(file));
+        let of_use = |it: &dyn Lazy| is_body(it.file()) || session.replacing.keeps(id, it.file());
+        session.host.lapsed(id, of_use)
     };
     drop(turn);
     lapsed.iter().for_each(|it| it.lapse());

@@ -160,7 +160,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
         let dylib = jit.as_ref().and_then(|jit| jit.dylib(&self.dylib));
         dylib.is_some_and(|dylib| {
             self.first()
-                .function(dylib.jit.core(), &dylib.dylib)
+                .function(dylib.jit.session(), &dylib.dylib)
                 .is_some()
         })
     }
@@ -176,17 +176,17 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
     fn target(&self) -> Result<Option<*const u8>, Unfit> {
         let jit = self.jit.upgrade().ok_or(Unfit::Gone("session"))?;
         let dylib = jit.dylib(&self.dylib).ok_or(Unfit::Gone("dylib"))?;
-        let core = jit.core();
+        let session = jit.session();
         let _pass = gate::enter();
-        let found = core.names.find_own(&dylib.dylib, &self.name);
+        let found = session.names.find_own(&dylib.dylib, &self.name);
         let Some(Definition::Function { id }) = found else {
             return Err(Unfit::Removed);
         };
-        let body = core.body(id).ok_or(Unfit::Removed)?;
+        let body = session.body(id).ok_or(Unfit::Removed)?;
         if body.is_of_file(&self.file) {
             return Ok(None);
         }
-        if let Some(function) = core.function(id)
+        if let Some(function) = session.function(id)
             && let Ok(actual) = CodeModule::type_of(&function.module, function.symbol)
             && !self.ty.agrees(&actual)
         {
@@ -194,7 +194,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
             let actual = actual.to_string();
             return Err(Unfit::Other { actual, wanted });
         }
-        Ok(Some(core.passed_stub(id) as *const u8))
+        Ok(Some(session.passed_stub(id) as *const u8))
     }
 
     /// Produces the body and publishes it, unless the function has another one by then.
@@ -236,7 +236,7 @@ impl<G: Fn(&Module<'_>) -> Result<(), Failure>> Producer<G> {
         // Front ends mark the same call in different ways.
         let body = Replacement::module(&module).allow_signatures(true);
         Ok(put_first_body(
-            (&jit.core().replacing, Arc::new(jit.clone())),
+            (&jit.session().replacing, Arc::new(jit.clone())),
             &dylib.dylib,
             body,
             &self.first(),
@@ -331,21 +331,21 @@ pub(crate) fn define_lazy_under(
     let HostCode::With { address, state, at } = host.code else {
         unreachable!("the closure has state");
     };
-    let core = dylib.jit.core();
+    let session = dylib.jit.session();
     {
         let _pass = gate::enter();
-        core.host.announce(&file, state);
+        session.host.announce(&file, state);
     }
     let ir = placeholder(name, &ty, address, at);
     let is_function = || {
         let _pass = gate::enter();
-        let known = core.names.find_own(&dylib.dylib, name);
+        let known = session.names.find_own(&dylib.dylib, name);
         matches!(known, Some(Definition::Function { .. }))
     };
     // Whether it is defined as something other than a function.
     let is_other = || {
         let _pass = gate::enter();
-        let known = core.names.find_own(&dylib.dylib, name);
+        let known = session.names.find_own(&dylib.dylib, name);
         known.is_some_and(|it| !matches!(it, Definition::Function { .. }))
     };
     let replaced = || dylib.replace(Replacement::ir(&file, &ir)).map(drop);
@@ -368,7 +368,7 @@ pub(crate) fn define_lazy_under(
     };
     {
         let _pass = gate::enter();
-        core.host.came(&file, added.is_ok());
+        session.host.came(&file, added.is_ok());
     }
     added?;
     note_lazy(dylib, name, producer);

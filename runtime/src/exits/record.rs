@@ -109,8 +109,8 @@ fn registered() -> MutexGuard<'static, Registered> {
 pub(super) fn images(dso: *mut c_void, addresses: &[u64]) -> Result<Vec<Arc<Life>>, ImageGone> {
     let mut found: Vec<Arc<Life>> = Vec::new();
     found.extend(handles::image_of(dso as u64).transpose()?);
-    for core in directories() {
-        for image in addresses.iter().filter_map(|&at| core.life_at(at)) {
+    for directory in directories() {
+        for image in addresses.iter().filter_map(|&at| directory.life_at(at)) {
             for image in [image.root(), &image] {
                 if !found.iter().any(|known| Arc::ptr_eq(known, image)) {
                     found.push(Arc::clone(image));

@@ -14,9 +14,9 @@ use uruk_codegen::{Access, Import, Linkage, ModulePlan, ModuleSummary, SymbolId}
 use crate::code::names::Definition;
 use crate::code::static_names::LOCAL_MARKER;
 use crate::error::Error;
-use crate::load::input::Input;
 use crate::load::apart::{self, ZeroVariable};
 use crate::load::choose::{Rank, Winner, choose, is_data};
+use crate::load::input::Input;
 use crate::load::weak::Surroundings;
 
 /// The outcome of binding.

@@ -49,11 +49,13 @@ impl Loader {
         life: &Arc<Life>,
         remaining: &Remaining,
     ) -> Result<(), Error> {
-        let (core, key) = (Arc::downgrade(self), remaining.key);
+        let (loader, key) = (Arc::downgrade(self), remaining.key);
         let of = Arc::clone(life);
         Ok(tracker.attach(Box::new(move || {
             of.bonds.after(Box::new(move || {
-                let tracker = core.upgrade().and_then(|c| c.names.session().tracker(key));
+                let tracker = loader
+                    .upgrade()
+                    .and_then(|c| c.names.session().tracker(key));
                 // The dylib was cleared if there is none.
                 let _ = tracker.map(|tracker| tracker.remove());
             }));

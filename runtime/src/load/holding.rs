@@ -124,20 +124,20 @@ impl Loader {
         stays: bool,
     ) -> Result<(), Error> {
         let held = stays.then(|| Arc::clone(holding));
-        let core = Arc::downgrade(self);
+        let loader = Arc::downgrade(self);
         tracker.attach(image.life.guard(move || {
             drop(held);
-            if let Some(core) = core.upgrade() {
-                core.notes.start();
+            if let Some(loader) = loader.upgrade() {
+                loader.notes.start();
             }
         }))?;
-        let core = Arc::downgrade(self);
+        let loader = Arc::downgrade(self);
         let (number, thread_locals) = (image.number, holding.thread_locals());
         let life = Arc::clone(&image.life);
         tracker.attach(Box::new(move || {
             life.bonds.after(Box::new(move || {
-                if let Some(core) = core.upgrade() {
-                    core.forget_image(number, thread_locals);
+                if let Some(loader) = loader.upgrade() {
+                    loader.forget_image(number, thread_locals);
                 }
             }));
         }))?;

@@ -51,10 +51,10 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    fn address(&self, core: &Loader) -> Option<u64> {
+    fn address(&self, loader: &Loader) -> Option<u64> {
         match self {
             Target::Address(address) => Some(*address),
-            Target::Name(dylib, name) => core.address_of(dylib, name),
+            Target::Name(dylib, name) => loader.address_of(dylib, name),
         }
     }
 }
@@ -87,7 +87,7 @@ pub(crate) struct ImageHooks {
 
 impl ImageHooks {
     /// Collects the hooks of an image.
-    pub(crate) fn of(core: &Loader, image: &Image, started: &Started) -> ImageHooks {
+    pub(crate) fn of(loader: &Loader, image: &Image, started: &Started) -> ImageHooks {
         // Compilers emit the list of a module's constructors behind its variables, some of which
         // may lie in the sections of the arrays.
         let hook = |init: &Init| Hook {
@@ -112,21 +112,21 @@ impl ImageHooks {
             ifuncs: image
                 .ifuncs
                 .iter()
-                .filter_map(|(id, resolver)| Some((*id, resolver.address(core)?)))
+                .filter_map(|(id, resolver)| Some((*id, resolver.address(loader)?)))
                 .collect(),
             ifunc_words: started.ifuncs.clone(),
             constructors: preinit
                 .chain(init.iter().filter_map(|h| {
                     Some((
                         ConstructorOrder::Priority(h.priority),
-                        h.target.address(core)?,
+                        h.target.address(loader)?,
                     ))
                 }))
                 .collect(),
             destructors: fini
                 .iter()
                 .rev()
-                .filter_map(|h| Some((h.priority, h.target.address(core)?)))
+                .filter_map(|h| Some((h.priority, h.target.address(loader)?)))
                 .collect(),
             resolved: false,
             ran: 0,
@@ -143,11 +143,11 @@ impl ImageHooks {
     /// # Safety
     /// 1. The image's code may run, on this thread.
     /// 2. Its data is not in use yet.
-    pub(crate) unsafe fn resolve_ifuncs(&self, core: &Loader) {
+    pub(crate) unsafe fn resolve_ifuncs(&self, loader: &Loader) {
         for &(id, resolver) in &self.ifuncs {
             // SAFETY: duty 1.
             let chosen = unsafe { uruk_stubs::call_ptr(resolver) };
-            core.stubs.publish(id, EntryAddress(chosen));
+            loader.stubs.publish(id, EntryAddress(chosen));
         }
         for &(word, resolver) in &self.ifunc_words {
             // SAFETY: duties 1 and 2; `word` is 8 aligned bytes of the image's data.

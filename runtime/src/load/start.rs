@@ -32,7 +32,7 @@ impl Loader {
         mode: Mode,
         settled: Option<Settled>,
     ) -> Result<(Image, Option<Started>), Error> {
-        let (core, tracker) = (Arc::clone(self), tracker.clone());
+        let (loader, tracker) = (Arc::clone(self), tracker.clone());
         let file = sources
             .iter()
             .map(InputSource::name)
@@ -51,7 +51,7 @@ impl Loader {
                 InputSource::Object { .. } | InputSource::Undefined(_)
             )
         });
-        let work = move || core.load_here(&tracker, remaining, sources, mode, settled);
+        let work = move || loader.load_here(&tracker, remaining, sources, mode, settled);
         if no_bitcode {
             // LLVM is not involved, and a thread costs more than the link.
             let _pass = gate::enter();

@@ -126,7 +126,7 @@ mod tests {
             let jit = Jit::builder().tiers(tiers).build().expect("a session");
             let versions = || {
                 let _busy = gate::enter();
-                jit.core().continuations.watched().len()
+                jit.session().continuations.watched().len()
             };
             for _ in 0..3 {
                 let tracker = jit.main().create_tracker().expect("a tracker");

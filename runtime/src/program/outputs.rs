@@ -31,7 +31,7 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 
 impl Outputs {
     /// Opens the folders of outputs, before the program can change its current folder.
-    pub(crate) fn of(options: &ProgramOptions, core: &Session) -> Result<Outputs, Error> {
+    pub(crate) fn of(options: &ProgramOptions, session: &Session) -> Result<Outputs, Error> {
         let failed = |path: &Path, cause| Error::File {
             file: path.display().to_string(),
             cause: Arc::new(cause),
@@ -44,7 +44,7 @@ impl Outputs {
         let record = match open(&options.record)? {
             Some(file) => {
                 let _busy = gate::enter();
-                let text = core.record_policy_text();
+                let text = session.record_policy_text();
                 let text = text.map_err(|cause| failed(file.path(), cause))?;
                 Some((file, text))
             }
@@ -68,37 +68,37 @@ impl Outputs {
 
     /// Writes the requested outputs; failures are reported on standard error, and do not change the
     /// exit status.
-    pub(crate) fn write(&self, core: &Session, status: i32) {
+    pub(crate) fn write(&self, session: &Session, status: i32) {
         if self.process != std::process::id() {
             return;
         }
-        self.write_record(core);
+        self.write_record(session);
         if let Some(file) = &self.first_calls {
             let _busy = gate::enter();
-            if let Err(cause) = core.keep_order(file) {
+            if let Err(cause) = session.keep_order(file) {
                 say!("uruk: {}: {cause}", file.path().display());
             }
         }
         if let Some(file) = &self.tuning {
             let _busy = gate::enter();
-            if let Err(cause) = core.keep_tuning(file) {
+            if let Err(cause) = session.keep_tuning(file) {
                 say!("uruk: {}: {cause}", file.path().display());
             }
         }
         // Without a recorder the end of a run does not wait.
-        if core.events.recorder().is_none() {
+        if session.events.recorder().is_none() {
             return;
         }
         // Callers continue before the worker has reported the code it published for them.
         gate::settle(LAST_WORDS);
         let _busy = gate::enter();
-        let Some(recording) = core.finish_recording(self.report.is_some(), status) else {
+        let Some(recording) = session.finish_recording(self.report.is_some(), status) else {
             return;
         };
         if let Some(format) = self.stats {
-            let text = core
+            let text = session
                 .stats()
-                .render(format, &recording, &core.memory_report());
+                .render(format, &recording, &session.memory_report());
             // A closed standard error is no reason to change the exit status.
             Messages.text(&text);
         }
@@ -115,8 +115,8 @@ impl Outputs {
 
     /// Ends a record of the policy's inputs, the embedder's or this one. An incomplete record
     /// replaces no file.
-    fn write_record(&self, core: &Session) {
-        if let Err(cause) = core.end_policy_record() {
+    fn write_record(&self, session: &Session) {
+        if let Err(cause) = session.end_policy_record() {
             say!("uruk: the record of the policy's inputs is not whole: {cause}");
             return;
         }

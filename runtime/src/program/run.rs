@@ -94,7 +94,7 @@ impl Default for ProgramOptions {
 pub struct Program {
     /// Keeps the workers alive.
     _jit: Jit,
-    core: Arc<Session>,
+    session: Arc<Session>,
     hooks: ImageHooks,
     exported: Exported,
     options: ProgramOptions,
@@ -105,7 +105,7 @@ pub struct Program {
 
 /// State of the handler that runs at exit, after the program's own `atexit` handlers.
 struct ExitHandlerState {
-    core: Arc<Session>,
+    session: Arc<Session>,
     image: u64,
     outputs: Outputs,
 }
@@ -119,9 +119,9 @@ impl Program {
     /// # Errors
     /// A fault of the files: see [`Error`].
     pub fn load(jit: &Jit, files: &[PathBuf], options: ProgramOptions) -> Result<Program, Error> {
-        let core = Arc::clone(jit.core());
-        let outputs = Outputs::of(&options, &core)?;
-        core.become_program();
+        let session = Arc::clone(jit.session());
+        let outputs = Outputs::of(&options, &session)?;
+        session.become_program();
         let undefined = options
             .undefined
             .iter()
@@ -131,9 +131,11 @@ impl Program {
         let sources = files_read.chain(undefined.map(Ok));
         let sources = sources.collect::<Result<Vec<_>, _>>()?;
         let archives: Vec<_> = sources.iter().filter_map(InputSource::archive).collect();
-        sources.iter().try_for_each(|source| core.admit(source))?;
+        sources
+            .iter()
+            .try_for_each(|source| session.admit(source))?;
         let _busy = gate::enter();
-        core.set_dump_asm(&options.dump_asm);
+        session.set_dump_asm(&options.dump_asm);
         // Code generation may need more archive members than the files reference.
         let settled = match archives.is_empty() {
             true => None,
@@ -142,23 +144,23 @@ impl Program {
         for (archive, settled) in archives.into_iter().zip(settled.iter().cycle()) {
             add_helpers(&jit.main(), archive, settled.clone())?;
         }
-        let tracker = core.main.default_tracker()?;
+        let tracker = session.main.default_tracker()?;
         let (image, started) =
-            core.load_and_start(&tracker, None, sources, options.mode, settled)?;
+            session.load_and_start(&tracker, None, sources, options.mode, settled)?;
         let started = started.unwrap_or_default();
         let file = files.first().cloned().unwrap_or_default();
         stacks::prepare(&image)?;
-        let entry = core.entry(&image, &options.entry);
+        let entry = session.entry(&image, &options.entry);
         let entry = entry.ok_or_else(|| Error::NoEntry {
             file: file.display().to_string(),
             entry: options.entry.clone(),
         })?;
-        if let Some(id) = core.stubs.function_at(entry) {
-            core.choices.set_entry_point(id);
-            core.speculation.leave(id);
+        if let Some(id) = session.stubs.function_at(entry) {
+            session.choices.set_entry_point(id);
+            session.speculation.leave(id);
         }
         if let Some(file) = &options.first_calls {
-            core.expect_from(file);
+            session.expect_from(file);
         }
         for name in &options.dump_asm {
             if !image.is_function(name) {
@@ -166,13 +168,13 @@ impl Program {
             }
         }
         let preempts = options.preempt_libraries;
-        core.warn_of_interposers(&image, |name| preempts && preempt::is_seen(name));
-        let hooks = ImageHooks::of(&core, &image, &started);
+        session.warn_of_interposers(&image, |name| preempts && preempt::is_seen(name));
+        let hooks = ImageHooks::of(&session, &image, &started);
         // Copied variables belong to libraries, even if the program's names do not preempt theirs.
-        let exported = Exported::of(&core, preempts.then_some(&image), &started.copied);
+        let exported = Exported::of(&session, preempts.then_some(&image), &started.copied);
         Ok(Program {
             _jit: jit.clone(),
-            core,
+            session,
             hooks,
             exported,
             options,
@@ -200,13 +202,13 @@ impl Program {
         let outputs = self.outputs;
         if outputs.want_events() {
             let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
-            let recorder = recording::recorder(&self.core, &self.file, args.collect());
-            self.core.events.record(recorder);
+            let recorder = recording::recorder(&self.session, &self.file, args.collect());
+            self.session.events.record(recorder);
         }
         tls::prepare();
-        self.core.stubs.set_failure_handler(end_with_failure, 0);
+        self.session.stubs.set_failure_handler(end_with_failure, 0);
         dl::install(Box::new(ProgramSymbols {
-            core: Arc::clone(&self.core),
+            session: Arc::clone(&self.session),
             file: CString::new(self.file.as_os_str().as_bytes()).unwrap_or_default(),
         }));
         threads::watch_main_thread();
@@ -214,23 +216,23 @@ impl Program {
         // SAFETY: duty 1: the addresses are functions of the program, called as a native start
         // calls them; words are the linker's, not read before.
         unsafe {
-            self.hooks.resolve_ifuncs(&self.core);
+            self.hooks.resolve_ifuncs(&self.session);
             let at_exit = ExitHandlerState {
-                core: Arc::clone(&self.core),
+                session: Arc::clone(&self.session),
                 image: self.hooks.image,
                 outputs,
             };
             // Natively they run even if a constructor ends the process.
             let ImageHooks { image, life, .. } = &self.hooks;
-            self.core
+            self.session
                 .note_destructors(*image, life, &self.hooks.destructors);
             // A process runs one program: `run` never returns.
             let _ = AT_EXIT.set(at_exit);
-            let _ = self.core.before_end.set(write_outputs_early);
+            let _ = self.session.before_end.set(write_outputs_early);
             on_exit(write_outputs, std::ptr::null_mut());
             exits::atexit(run_at_exit);
             let busy = gate::enter();
-            self.exported.begin(&self.core);
+            self.exported.begin(&self.session);
             drop(busy);
             let envp = environ.cast::<*const c_char>();
             self.hooks.run_constructors(argc, argv.as_ptr(), envp);
@@ -266,7 +268,7 @@ unsafe extern "C" {
 
 unsafe extern "C-unwind" fn run_at_exit(_: *mut c_void) {
     let Some(at_exit) = AT_EXIT.get() else { return };
-    let next = || at_exit.core.next_destructor(|of, _| of == at_exit.image);
+    let next = || at_exit.session.next_destructor(|of, _| of == at_exit.image);
     while let Some(address) = next() {
         // SAFETY: destructors of the program that `run` was allowed to run.
         unsafe { uruk_stubs::call_void(address) };
@@ -276,16 +278,16 @@ unsafe extern "C-unwind" fn run_at_exit(_: *mut c_void) {
 /// Runs last of all handlers, because it is registered first.
 unsafe extern "C-unwind" fn write_outputs(status: c_int, _: *mut c_void) {
     if let Some(at_exit) = AT_EXIT.get().filter(|_| !sandbox::is_closed()) {
-        at_exit.outputs.write(&at_exit.core, status);
+        at_exit.outputs.write(&at_exit.session, status);
     }
 }
 
 /// Writes the outputs before the program gives up the necessary system calls: the runtime's state
 /// does not change afterwards.
-fn write_outputs_early(core: &Session) {
-    let of = |at_exit: &&ExitHandlerState| std::ptr::eq(&raw const *at_exit.core, core);
+fn write_outputs_early(session: &Session) {
+    let of = |at_exit: &&ExitHandlerState| std::ptr::eq(&raw const *at_exit.session, session);
     if let Some(at_exit) = AT_EXIT.get().filter(of) {
-        at_exit.outputs.write(core, 0);
+        at_exit.outputs.write(session, 0);
     }
 }
 
@@ -341,45 +343,46 @@ fn leak_c_string(text: &OsStr) -> *const c_char {
 }
 
 struct ProgramSymbols {
-    core: Arc<Session>,
+    session: Arc<Session>,
     file: CString,
 }
 
 impl dl::Symbols for ProgramSymbols {
     fn ready_address(&self, name: &str) -> Option<u64> {
-        let core = &self.core;
-        let ready = core.names.ready_address(&core.main, name);
-        ready.filter(|_| core.names.exports(&core.main, name))
+        let session = &self.session;
+        let ready = session.names.ready_address(&session.main, name);
+        ready.filter(|_| session.names.exports(&session.main, name))
     }
 
     fn address(&self, name: &str) -> Option<u64> {
         // The process has names of its own that `dlsym` would find in another order.
-        let core = &self.core;
-        core.names
-            .exports(&core.main, name)
-            .then(|| core.address_of(&core.main, name))?
+        let session = &self.session;
+        session
+            .names
+            .exports(&session.main, name)
+            .then(|| session.address_of(&session.main, name))?
     }
 
     fn function_at(&self, pc: u64) -> Option<(&'static std::ffi::CStr, u64)> {
-        if let Some(id) = self.core.stubs.function_around(pc) {
-            let body = self.core.body(id)?;
-            return Some((body.name(), self.core.given_stub(id)));
+        if let Some(id) = self.session.stubs.function_around(pc) {
+            let body = self.session.body(id)?;
+            return Some((body.name(), self.session.given_stub(id)));
         }
-        self.core.function_name_at(pc)
+        self.session.function_name_at(pc)
     }
 
     fn variable_at(&self, start: u64) -> Option<&'static std::ffi::CStr> {
-        let main = &self.core.main;
+        let main = &self.session.main;
         let symbol = main.exported_at(start)?;
-        Some(static_name(self.core.names.session().name(symbol)))
+        Some(static_name(self.session.names.session().name(symbol)))
     }
 
     fn functions(&self) -> Vec<(u64, u64, &'static std::ffi::CStr)> {
-        self.core.bodies()
+        self.session.bodies()
     }
 
     fn code_range(&self) -> std::ops::Range<u64> {
-        self.core.heap.pool_range(Pool::Code)
+        self.session.heap.pool_range(Pool::Code)
     }
 
     fn file(&self) -> &std::ffi::CStr {

@@ -47,8 +47,11 @@ pub(crate) struct ReclaimState {
 }
 
 impl ReclaimState {
-    pub(crate) fn with<'a>(&'a mut self, core: &'a Arc<Reclaim>) -> ReclaimWork<'a> {
-        ReclaimWork { hands: self, core }
+    pub(crate) fn with<'a>(&'a mut self, reclaim: &'a Arc<Reclaim>) -> ReclaimWork<'a> {
+        ReclaimWork {
+            hands: self,
+            reclaim,
+        }
     }
 
     /// The bytes of a version and the address of its first.
@@ -89,7 +92,7 @@ fn space(number: usize) -> Space {
 
 pub(crate) struct ReclaimWork<'a> {
     hands: &'a mut ReclaimState,
-    core: &'a Arc<Reclaim>,
+    reclaim: &'a Arc<Reclaim>,
 }
 
 /// How a block is copied: its number, size and alignment.
@@ -109,7 +112,7 @@ struct CopyMemory {
 impl ReclaimWork<'_> {
     /// Memory for as many copies as fit.
     fn room(&self, wanted: &[WantedCopy]) -> CopyMemory {
-        let heap = &self.core.heap;
+        let heap = &self.reclaim.heap;
         let mut drafts: Vec<(usize, Draft)> = Vec::with_capacity(wanted.len());
         while let Some(next) = wanted.get(drafts.len()) {
             let left = &wanted[drafts.len()..];
@@ -135,7 +138,7 @@ impl ReclaimWork<'_> {
     fn full(&self, asked: usize) -> CopyError {
         CopyError::OutOfSpace {
             asked: asked as u64,
-            held: self.core.heap.stats().code.sum().used as u64,
+            held: self.reclaim.heap.stats().code.sum().used as u64,
         }
     }
 
@@ -163,7 +166,7 @@ impl ReclaimWork<'_> {
             Some((copy, table.get(original.id)))
         });
         let (views, originals): (Vec<View<'_>>, Vec<_>) = pairs.unzip();
-        self.core.make_copies_findable(&views, &originals)
+        self.reclaim.make_copies_findable(&views, &originals)
     }
 
     /// Describes a copy for the engine.
@@ -199,7 +202,7 @@ impl Environment for ReclaimWork<'_> {
     }
 
     fn memory(&self) -> Memory {
-        let code = self.core.heap.stats().code.sum();
+        let code = self.reclaim.heap.stats().code.sum();
         Memory {
             fragmented: code.fragmented as u64,
             held: code.resident as u64,
@@ -208,13 +211,13 @@ impl Environment for ReclaimWork<'_> {
 
     fn affinity(&mut self) -> Affinity {
         Affinity {
-            heat: self.core.versions.heat(),
-            calls: self.core.tiers.sampling.neighbours(),
+            heat: self.reclaim.versions.heat(),
+            calls: self.reclaim.tiers.sampling.neighbours(),
         }
     }
 
     fn flip(&mut self) -> Result<Space, EnvironmentError> {
-        Ok(space(self.core.heap.flip_spaces()))
+        Ok(space(self.reclaim.heap.flip_spaces()))
     }
 
     fn copy(&mut self, block: &Block) -> Result<Copied, CopyError> {
@@ -272,9 +275,9 @@ impl Environment for ReclaimWork<'_> {
     }
 
     fn swing_all(&mut self, copies: &[(Block, Block)]) -> Vec<Swing> {
-        let (core, table) = (self.core, &mut self.hands.table);
+        let (reclaim, table) = (self.reclaim, &mut self.hands.table);
         let function = |(old, _): &(Block, Block)| table.get(old.id)?.shape.function;
-        let versions = core.versions.of_all(copies.iter().map(function));
+        let versions = reclaim.versions.of_all(copies.iter().map(function));
         let mut places = Vec::with_capacity(copies.len());
         let swing = |((old, new), versions): (&(Block, Block), Option<Arc<FunctionVersions>>)| {
             let (from, to) = (table.get(old.id)?, table.get(new.id)?);
@@ -283,10 +286,10 @@ impl Environment for ReclaimWork<'_> {
             } = *to.shape;
             let function = function?;
             let (before, after) = (EntryAddress(from.entry()), EntryAddress(to.entry()));
-            let store = |entry: EntryAddress| core.stubs.publish(function, entry);
+            let store = |entry: EntryAddress| reclaim.stubs.publish(function, entry);
             let moved = versions?.moved(version, before, after, store);
             // Else it may be a version that is kept for a rollback.
-            let engines = core.engines();
+            let engines = reclaim.engines();
             if !moved && !engines.moved(function, version, before, after) {
                 return None;
             }
@@ -303,7 +306,7 @@ impl Environment for ReclaimWork<'_> {
         let swings = copies.iter().zip(versions).map(swing);
         let swings = swings.map(|swing| swing.unwrap_or(Swing::Superseded));
         let swings = swings.collect();
-        core.versions.set_places(places);
+        reclaim.versions.set_places(places);
         swings
     }
 
@@ -315,11 +318,11 @@ impl Environment for ReclaimWork<'_> {
         let failed = |cause: &dyn std::fmt::Display| EnvironmentError::NoScan(cause.to_string());
         let wanted = ranges.iter().map(|span| span.start..span.end);
         let wanted = uruk_roots::Wanted::new(wanted.collect()).map_err(|cause| failed(&cause))?;
-        let roots = self.core.roots().map_err(|cause| failed(&cause))?;
+        let roots = self.reclaim.roots().map_err(|cause| failed(&cause))?;
         let report = {
             // The addresses of the blocks on this thread's stack are no roots.
             let _exempt = roots.exempt_current_thread();
-            self.core.scan_stacks(roots, &wanted, ANSWER)
+            self.reclaim.scan_stacks(roots, &wanted, ANSWER)
         };
         let report = report.ok_or_else(|| failed(&"the program switches stacks by itself"))?;
         // After the scan: one that began to run code meanwhile is missing.
@@ -366,7 +369,7 @@ impl Environment for ReclaimWork<'_> {
     }
 
     fn drain_samples(&mut self) {
-        self.core.drain_all_samples();
+        self.reclaim.drain_all_samples();
     }
 
     fn unregister(&mut self, block: &Block) {
@@ -376,14 +379,14 @@ impl Environment for ReclaimWork<'_> {
     fn unregister_all(&mut self, blocks: &[Block]) {
         let table = &self.hands.table;
         let views = blocks.iter().filter_map(|block| table.get(block.id));
-        self.core.forget_code(joined(blocks), views);
+        self.reclaim.forget_code(joined(blocks), views);
     }
 
     fn free(&mut self, batch: Vec<Dead>) {
         let mut memory = Vec::with_capacity(batch.len());
         let mut rest = Vec::new();
         for dead in batch {
-            if self.core.events.recorder().is_some() {
+            if self.reclaim.events.recorder().is_some() {
                 self.hands.keep(dead.id());
             }
             if let Some((block, shape)) = self.hands.table.remove(dead.id()) {
@@ -391,10 +394,10 @@ impl Environment for ReclaimWork<'_> {
                 rest.extend(shape);
             }
         }
-        let retired = self.core.heap.retire(memory);
+        let retired = self.reclaim.heap.retire(memory);
         // SAFETY: a `Dead` is the engine's proof that no thread executes the block or can
         // return into it, that its samples were drained and that it was unregistered.
-        unsafe { self.core.heap.free(retired) };
+        unsafe { self.reclaim.heap.free(retired) };
         // Resources that only this code needed are dropped after it.
         drop(rest);
     }

@@ -32,7 +32,7 @@ fn session() -> (Jit, Vec<Function>) {
     let jit = Jit::builder().heap(heap).reclaim(reclaim).jobs(1).build();
     let jit = jit.expect("a session");
     // The test takes the steps.
-    jit.core().notes.started.store(true, Ordering::Relaxed);
+    jit.session().notes.started.store(true, Ordering::Relaxed);
     let text: String = (0..COUNT)
         .map(|i| {
             format!(
@@ -69,15 +69,15 @@ fn compile_all(jit: &Jit, tier: Tier) -> bool {
     (0..COUNT).all(|i| jit.compile_at(&format!("f{i}"), tier).is_ok())
 }
 
-fn request(core: &Session) {
+fn request(session: &Session) {
     let _pass = gate::enter();
     let request = |ticket| Note::Request(Kind::Evacuate, ticket);
-    core.notes.inbox.request(request);
+    session.notes.inbox.request(request);
 }
 
 fn step(jit: &Jit) -> Step {
     let _pass = gate::enter();
-    jit.core().step()
+    jit.session().step()
 }
 
 /// Steps until a cycle ends; returns how it ended.
@@ -120,7 +120,7 @@ fn child(jit: &Jit, functions: &[Function], entries: &[u64], busy: bool, told: i
 fn fork_after(steps: usize) -> bool {
     let (jit, functions) = session();
     assert!(compile_all(&jit, Tier::Baseline) && compile_all(&jit, Tier::Optimized));
-    request(jit.core());
+    request(jit.session());
     for _ in 0..steps {
         if let Step::Finished(_) = step(&jit) {
             return false;
@@ -128,7 +128,7 @@ fn fork_after(steps: usize) -> bool {
     }
     let busy = {
         let _pass = gate::enter();
-        jit.core().reclaim.state().engine.is_busy()
+        jit.session().reclaim.state().engine.is_busy()
     };
     let entries: Vec<u64> = functions.iter().map(Func::entry).collect();
     let (told, tell) = std::io::pipe().expect("a pipe");
@@ -146,7 +146,7 @@ fn fork_after(steps: usize) -> bool {
     assert!(broke_off(&jit, busy), "after {steps} steps, in the parent");
     for tier in [Tier::Baseline, Tier::Optimized] {
         assert!(compile_all(&jit, tier));
-        request(jit.core());
+        request(jit.session());
         assert_ne!(to_the_end(&jit), End::Forked, "after {steps} steps");
         assert!(right(&functions));
     }
@@ -163,7 +163,7 @@ fn fork_after(steps: usize) -> bool {
         "what the child left"
     );
     let _pass = gate::enter();
-    assert_eq!(jit.core().reclaim_stats().forked, u64::from(busy));
+    assert_eq!(jit.session().reclaim_stats().forked, u64::from(busy));
     true
 }
 

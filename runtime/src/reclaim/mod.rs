@@ -222,26 +222,26 @@ impl Reclaim {
 }
 
 /// The main function of the thread.
-fn run(core: &Arc<Reclaim>) {
+fn run(reclaim: &Arc<Reclaim>) {
     {
         let _pass = gate::enter();
-        let notes = &core.notes;
+        let notes = &reclaim.notes;
         let mut thread = notes.thread.lock();
         *thread = Some(std::thread::current());
     }
     let mut freed = 0;
-    while !core.is_stopping() {
+    while !reclaim.is_stopping() {
         let step = {
             let _pass = gate::enter();
             let stepped = || {
-                let step = core.step();
-                core.remove_ended();
+                let step = reclaim.step();
+                reclaim.remove_ended();
                 Ok(step)
             };
             panics::caught(stepped).unwrap_or_else(|cause| {
                 error!(%cause, "reclaiming panicked: code stays from now on");
                 // The engine's data may be wrong.
-                core.keep_code("the thread that frees code panicked");
+                reclaim.keep_code("the thread that frees code panicked");
                 Step::Idle { until: None }
             })
         };
@@ -250,14 +250,14 @@ fn run(core: &Arc<Reclaim>) {
             Step::Finished(summary) => {
                 freed += summary.freed.blocks;
                 // Without room for another thread this one continues.
-                if freed >= RENEWED_AFTER && core.spawn_reclaim().is_ok() {
+                if freed >= RENEWED_AFTER && reclaim.spawn_reclaim().is_ok() {
                     return;
                 }
             }
             Step::Idle { until } => {
-                sleep_until(core, until);
-                let waits = core.is_waited_for();
-                if !waits && !core.is_stopping() {
+                sleep_until(reclaim, until);
+                let waits = reclaim.is_waited_for();
+                if !waits && !reclaim.is_stopping() {
                     std::thread::park_timeout(GATHER);
                 }
             }
@@ -266,19 +266,19 @@ fn run(core: &Arc<Reclaim>) {
 }
 
 /// Sleeps until `until`, or until there is a note, or the session ends.
-fn sleep_until(core: &Reclaim, until: Option<Nanos>) {
-    let notes = &core.notes;
+fn sleep_until(reclaim: &Reclaim, until: Option<Nanos>) {
+    let notes = &reclaim.notes;
     notes.asleep.store(true, Ordering::Relaxed);
     let nothing = {
         let _pass = gate::enter();
         // A thread that puts a note, or ends the session, takes this lock before it reads
         // `asleep`. Either it comes first, and is seen here, or it sees `asleep`.
-        notes.inbox.is_empty() && !core.is_stopping()
+        notes.inbox.is_empty() && !reclaim.is_stopping()
     };
     if nothing {
         match until {
             Some(until) => {
-                let left = until - core.reclaim_now_time();
+                let left = until - reclaim.reclaim_now_time();
                 std::thread::park_timeout(Duration::from_nanos(left.0));
             }
             None => std::thread::park(),

@@ -16,7 +16,7 @@ use super::PATIENCE;
 /// A stack that is scanned for return addresses while this lives; made by
 /// [`Jit::register_stack`](crate::Jit::register_stack).
 pub struct RegisteredStack {
-    core: Arc<Reclaim>,
+    reclaim: Arc<Reclaim>,
     id: Option<StackId>,
     /// Keeps the session: code may be called on the stack, and forks repair the scanner.
     _session: Arc<dyn Any + Send + Sync>,
@@ -25,14 +25,14 @@ pub struct RegisteredStack {
 impl RegisteredStack {
     /// Registers a stack, under the safety requirements of `Jit::register_stack`.
     pub(crate) fn new(
-        core: &Arc<Reclaim>,
+        reclaim: &Arc<Reclaim>,
         session: Arc<dyn Any + Send + Sync>,
         stack: Range<u64>,
     ) -> Result<Self, Error> {
-        let register = || core.roots()?.register_stack(stack);
+        let register = || reclaim.roots()?.register_stack(stack);
         let id = register().map_err(Arc::new)?;
         Ok(RegisteredStack {
-            core: Arc::clone(core),
+            reclaim: Arc::clone(reclaim),
             id: Some(id),
             _session: session,
         })
@@ -48,7 +48,7 @@ impl fmt::Debug for RegisteredStack {
 impl Drop for RegisteredStack {
     fn drop(&mut self) {
         let _busy = gate::enter();
-        if let (Some(id), Ok(roots)) = (self.id.take(), self.core.roots()) {
+        if let (Some(id), Ok(roots)) = (self.id.take(), self.reclaim.roots()) {
             roots.unregister_stack(id);
         }
     }

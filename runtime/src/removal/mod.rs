@@ -109,10 +109,12 @@ impl Session {
         Box::new(move || {
             let owner = Arc::clone(&image);
             image.when_unbound(Box::new(move || {
-                let Some(core) = weak.upgrade() else { return };
-                let undefined = &core.removed.undefined;
+                let Some(session) = weak.upgrade() else {
+                    return;
+                };
+                let undefined = &session.removed.undefined;
                 let left = functions.into_iter().filter(|own| undefined.claim(own));
-                left.for_each(|own| core.let_go(own.id, &owner));
+                left.for_each(|own| session.let_go(own.id, &owner));
             }));
         })
     }
@@ -122,8 +124,8 @@ impl Session {
     fn let_go(self: &Arc<Self>, id: FunctionId, image: &Arc<Life>) {
         let weak = Arc::downgrade(self);
         let remove = Box::new(move || {
-            if let Some(core) = weak.upgrade() {
-                core.remove_function(id);
+            if let Some(session) = weak.upgrade() {
+                session.remove_function(id);
             }
         });
         let Err(remove) = image.park(remove) else {

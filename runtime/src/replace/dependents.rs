@@ -76,10 +76,10 @@ impl Replacing {
     ) -> Result<Vec<(FunctionId, BuiltCode)>, Error> {
         let plans = plans.clone();
         let what = String::from("what depends on a replaced function");
-        self.on_compile_thread(what, move |core| {
+        self.on_compile_thread(what, move |replacing| {
             let mut codes = Vec::with_capacity(functions.len());
             for id in functions {
-                let Some(function) = core.function(id) else {
+                let Some(function) = replacing.function(id) else {
                     continue;
                 };
                 let next = plans
@@ -89,14 +89,14 @@ impl Replacing {
                     Some((_, plan)) => Arc::clone(plan),
                     None => function.module.plan(),
                 };
-                let tier = core.first_in_exchange();
+                let tier = replacing.first_in_exchange();
                 let body = BodyOf {
                     id,
                     function,
                     plan,
                     crosses: false,
                 };
-                codes.push((id, core.prepare_code_at(body, tier)?));
+                codes.push((id, replacing.prepare_code_at(body, tier)?));
             }
             Ok(codes)
         })

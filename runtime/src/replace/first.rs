@@ -33,12 +33,12 @@ pub(crate) struct FirstBody<'a> {
 
 impl FirstBody<'_> {
     /// The function, as long as it has no other body than the placeholder.
-    pub(crate) fn function(&self, core: &Replacing, dylib: &Dylib) -> Option<FunctionId> {
+    pub(crate) fn function(&self, replacing: &Replacing, dylib: &Dylib) -> Option<FunctionId> {
         let _pass = gate::enter();
-        let Some(Definition::Function { id }) = core.names.find_own(dylib, self.name) else {
+        let Some(Definition::Function { id }) = replacing.names.find_own(dylib, self.name) else {
             return None;
         };
-        let body = core.body(id);
+        let body = replacing.body(id);
         body.is_some_and(|body| body.is_of_file(self.file))
             .then_some(id)
     }
@@ -51,18 +51,18 @@ impl FirstBody<'_> {
 /// # Errors
 /// The errors of [`Dylib::replace`].
 pub(crate) fn put_first_body(
-    (core, handle): (&Arc<Replacing>, SessionHandle),
+    (replacing, handle): (&Arc<Replacing>, SessionHandle),
     dylib: &Dylib,
     body: Replacement,
     first: &FirstBody<'_>,
 ) -> Result<bool, Error> {
-    core.admit(&body.input.clone().source(&body.name)?)?;
-    let _turn = core.turn_for_first_body()?;
-    let begun = core.events.now();
-    let Some(id) = first.function(core, dylib) else {
+    replacing.admit(&body.input.clone().source(&body.name)?)?;
+    let _turn = replacing.turn_for_first_body()?;
+    let begun = replacing.events.now();
+    let Some(id) = first.function(replacing, dylib) else {
         return Ok(false);
     };
-    let (staging, prepared) = staged(core, dylib, &body)?;
+    let (staging, prepared) = staged(replacing, dylib, &body)?;
     let undo = || {
         let _pass = gate::enter();
         staging.undo();
@@ -84,7 +84,7 @@ pub(crate) fn put_first_body(
         moves,
         ..Way::default()
     };
-    let mut done = match core.commit_set(changes, way, body.level) {
+    let mut done = match replacing.commit_set(changes, way, body.level) {
         Ok(done) => done,
         Err((cause, changes)) => {
             drop(changes);
@@ -99,10 +99,10 @@ pub(crate) fn put_first_body(
         true => {
             let _pass = gate::enter();
             drop(done);
-            core.retry_failed();
+            replacing.retry_failed();
         }
         false => drop(done.finish(
-            (core, handle),
+            (replacing, handle),
             names,
             &body,
             begun,

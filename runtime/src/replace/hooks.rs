@@ -47,7 +47,7 @@ impl InputHooks {
 
 /// The image whose destructors run at a program's exit.
 struct ExitDestructors {
-    core: Weak<Replacing>,
+    replacing: Weak<Replacing>,
     image: u64,
 }
 
@@ -119,7 +119,7 @@ impl Replacing {
         self.note_destructors(hooks.image, &hooks.life, &destructors);
         if self.is_program() {
             let what = ExitDestructors {
-                core: Arc::downgrade(self),
+                replacing: Arc::downgrade(self),
                 image: hooks.image,
             };
             let what = Box::into_raw(Box::new(what));
@@ -132,10 +132,13 @@ impl Replacing {
 
 unsafe extern "C-unwind" fn run_at_exit(what: *mut c_void) {
     // SAFETY: `run_hooks` registered it with a box, once.
-    let ExitDestructors { core, image } = *unsafe { Box::from_raw(what.cast::<ExitDestructors>()) };
-    // The core of a program lives until the process ends.
-    let Some(core) = core.upgrade() else { return };
-    while let Some(address) = core.next_destructor(|of, _| of == image) {
+    let ExitDestructors { replacing, image } =
+        *unsafe { Box::from_raw(what.cast::<ExitDestructors>()) };
+    // The session of a program lives until the process ends.
+    let Some(replacing) = replacing.upgrade() else {
+        return;
+    };
+    while let Some(address) = replacing.next_destructor(|of, _| of == image) {
         // SAFETY: destructors of an input that was allowed to run its constructors.
         unsafe { uruk_stubs::call_void(address) };
     }

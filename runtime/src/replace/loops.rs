@@ -182,9 +182,9 @@ impl Replacing {
         let what = String::from("who loops in what was replaced");
         let matched = {
             let (looping, old) = (Arc::clone(&looping), old.clone());
-            self.on_compile_thread(what, move |core| {
-                let runs = core.running(&members, &old);
-                Ok(core.matched(&members, &looping, &runs))
+            self.on_compile_thread(what, move |replacing| {
+                let runs = replacing.running(&members, &old);
+                Ok(replacing.matched(&members, &looping, &runs))
             })
         };
         let (mut told, led) = match matched {

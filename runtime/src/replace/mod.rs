@@ -261,7 +261,7 @@ pub struct Replaced {
     pub closed: Duration,
     number: u64,
     old: OldCode,
-    core: Arc<Replacing>,
+    replacing: Arc<Replacing>,
     /// Keeps the session.
     _handle: SessionHandle,
 }
@@ -296,7 +296,8 @@ impl Replaced {
         quiet::scrub_stack();
         let old = self.old.clone();
         let what = String::from("a scan of threads");
-        self.core
-            .on_compile_thread(what, move |core| core.activations(&old, quiet::SCAN.1))
+        self.replacing.on_compile_thread(what, move |replacing| {
+            replacing.activations(&old, quiet::SCAN.1)
+        })
     }
 }

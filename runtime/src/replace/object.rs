@@ -63,7 +63,7 @@ struct ExistingVariable {
 
 /// A binding under construction.
 struct Binder<'a> {
-    core: &'a Replacing,
+    replacing: &'a Replacing,
     file: &'a str,
     bound: Bound,
     /// Places of the members.
@@ -106,10 +106,10 @@ impl Binder<'_> {
 
     fn bind_member(&mut self, place: &Place<'_>, id: FunctionId) -> Result<(), Error> {
         let name = place.definition.name;
-        if self.core.body(id).is_none() {
+        if self.replacing.body(id).is_none() {
             return Err(self.fixed(name, "a resolver chooses what it is"));
         }
-        if self.core.versions.is_fixed(id) {
+        if self.replacing.versions.is_fixed(id) {
             return Err(Error::from(ReplaceError::Labels {
                 file: self.file.to_owned(),
                 function: name.to_owned(),
@@ -130,7 +130,7 @@ impl Binder<'_> {
         let id = match known {
             Some(id) => id,
             None => {
-                let id = self.core.allocate_stub()?;
+                let id = self.replacing.allocate_stub()?;
                 staging.add_stub(id);
                 self.by_place.extend(place.at.map(|at| (at, id)));
                 id
@@ -222,7 +222,7 @@ impl Replacing {
         staging: &Staging,
     ) -> Result<Bound, Error> {
         let mut binder = Binder {
-            core: self,
+            replacing: self,
             file,
             bound: Bound::default(),
             by_id: HashMap::new(),

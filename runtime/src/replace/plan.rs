@@ -63,7 +63,7 @@ pub(super) struct Planned {
 
 /// A plan under construction.
 struct Planner<'a> {
-    core: &'a Replacing,
+    replacing: &'a Replacing,
     module: &'a Module,
     file: &'a str,
     image: u64,
@@ -102,7 +102,7 @@ impl Replacing {
         }
         let image = self.images.fetch_add(1, Ordering::Relaxed);
         let mut planner = Planner {
-            core: self,
+            replacing: self,
             module,
             file: module.readers.bitcode().name(),
             image,
@@ -141,11 +141,14 @@ impl Planner<'_> {
             if info.kind != Kind::Function || !external || info.linkage == Linkage::Available {
                 continue;
             }
-            let found = self.core.names.find_own(&self.module.dylib, &info.name);
+            let found = self
+                .replacing
+                .names
+                .find_own(&self.module.dylib, &info.name);
             let Some(Definition::Function { id }) = found else {
                 continue;
             };
-            if let Some(ModuleFunction { module, .. }) = self.core.function(id)
+            if let Some(ModuleFunction { module, .. }) = self.replacing.function(id)
                 && !self.planned.old.iter().any(|old| Arc::ptr_eq(old, &module))
             {
                 self.planned.old.push(module);
@@ -162,7 +165,7 @@ impl Planner<'_> {
                 Some(several) => return Err(self.ambiguous(&info.name, several.len())),
             };
             return Ok(Import {
-                access: self.access(self.core.names.find_own(&self.module.dylib, &name)),
+                access: self.access(self.replacing.names.find_own(&self.module.dylib, &name)),
                 defined: false,
                 // The meaning is known only under the session's own name.
                 bound: *name != *info.name,
@@ -173,7 +176,7 @@ impl Planner<'_> {
         let link_name = match info.linkage {
             Linkage::Local => self.local(id)?,
             Linkage::Available => {
-                let provided = self.core.names.find(&self.module.dylib, &info.name);
+                let provided = self.replacing.names.find(&self.module.dylib, &info.name);
                 if let Some(found) = provided {
                     return Ok(self.existing(&info.name, found));
                 }
@@ -183,7 +186,7 @@ impl Planner<'_> {
         };
         let found = link_name
             .as_ref()
-            .and_then(|name| self.core.names.find_own(&self.module.dylib, name));
+            .and_then(|name| self.replacing.names.find_own(&self.module.dylib, name));
         match (link_name, found) {
             (Some(name), Some(found)) => self.redefinition(id, &name, found),
             (name, _) => self.new_definition(id, name),
@@ -225,8 +228,8 @@ impl Planner<'_> {
                 if info.placement != Placement::Own {
                     return Err(self.fixed(id, "it now has to be compiled together with data"));
                 }
-                if self.core.body(stub).is_none() {
-                    return match self.core.found_anew(&self.module.dylib, name, stub) {
+                if self.replacing.body(stub).is_none() {
+                    return match self.replacing.found_anew(&self.module.dylib, name, stub) {
                         Some(Some(found)) => self.redefinition(id, name, found),
                         Some(None) => self.new_definition(id, Some(name.into())),
                         None => Err(self.fixed(id, "a resolver chooses what it is")),
@@ -312,7 +315,7 @@ impl Planner<'_> {
 
     /// Data in the reservation is within reach of near accesses.
     fn access(&self, found: Option<Definition>) -> Access {
-        let heap = &self.core.heap;
+        let heap = &self.replacing.heap;
         match found {
             Some(Definition::Address(at))
                 if (heap.base()..heap.base() + heap.size() as u64).contains(&at) =>
@@ -332,10 +335,10 @@ impl Planner<'_> {
                 continue;
             }
             let dylib = &self.module.dylib;
-            let names_now = self.core.names.find_own(dylib, &import.name);
+            let names_now = self.replacing.names.find_own(dylib, &import.name);
             let names_then = function_base(summary, id)
                 .map(|base| &self.planned.plan.import(base).name)
-                .and_then(|base| self.core.names.find_own(dylib, base));
+                .and_then(|base| self.replacing.names.find_own(dylib, base));
             let function = matches!(names_now, Some(Definition::Function { .. }));
             if (function || names_then.is_some()) && names_now != names_then {
                 return Err(self.fixed(id, "the alias would name another function"));

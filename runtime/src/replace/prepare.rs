@@ -45,7 +45,7 @@ pub(super) struct BuiltCode {
 
 /// Code that is not referenced yet; discarded unless it is taken.
 pub(super) struct Unused {
-    core: Weak<Replacing>,
+    replacing: Weak<Replacing>,
     id: FunctionId,
     built: Option<Built>,
 }
@@ -64,9 +64,9 @@ impl Unused {
 
 impl Drop for Unused {
     fn drop(&mut self) {
-        if let (Some(built), Some(core)) = (self.built.take(), self.core.upgrade()) {
+        if let (Some(built), Some(replacing)) = (self.built.take(), self.replacing.upgrade()) {
             let _pass = gate::enter();
-            core.discard(self.id, built.unit, built.code);
+            replacing.discard(self.id, built.unit, built.code);
         }
     }
 }
@@ -102,15 +102,15 @@ pub(super) struct Allowed {
 
 /// Names and stubs that are removed again if the replacement fails.
 pub(super) struct Staging {
-    core: Arc<Replacing>,
+    replacing: Arc<Replacing>,
     tracker: Tracked,
     stubs: Mutex<Vec<FunctionId>>,
 }
 
 impl Staging {
-    pub(super) fn new(core: &Arc<Replacing>, dylib: &Dylib) -> Result<Staging, Error> {
+    pub(super) fn new(replacing: &Arc<Replacing>, dylib: &Dylib) -> Result<Staging, Error> {
         Ok(Staging {
-            core: Arc::clone(core),
+            replacing: Arc::clone(replacing),
             tracker: dylib.create_tracker()?.into(),
             stubs: Mutex::default(),
         })
@@ -136,7 +136,7 @@ impl Staging {
         let _ = self.tracker.remove();
         let stubs = std::mem::take(&mut *self.lock());
         for id in stubs {
-            self.core.engines().remove_function(id);
+            self.replacing.engines().remove_function(id);
         }
     }
 
@@ -347,7 +347,7 @@ impl Replacing {
         Ok(BuiltCode {
             request,
             built: Unused {
-                core: Arc::downgrade(self),
+                replacing: Arc::downgrade(self),
                 id: body.id,
                 built: Some(built),
             },
@@ -407,9 +407,9 @@ impl Replacing {
         work: impl FnOnce(&Arc<Replacing>) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
         let lost = {
-            let core = Arc::clone(self);
+            let replacing = Arc::clone(self);
             move |message: &str| {
-                core.tell_lost(message);
+                replacing.tell_lost(message);
                 Error::Codegen(CodegenError::Fatal {
                     module: what.clone(),
                     unit: String::from("a replacement"),
@@ -417,7 +417,7 @@ impl Replacing {
                 })
             }
         };
-        let core = Arc::clone(self);
-        sacrificial::sacrificial("uruk-replace", lost, move || work(&core))
+        let replacing = Arc::clone(self);
+        sacrificial::sacrificial("uruk-replace", lost, move || work(&replacing))
     }
 }

@@ -105,7 +105,7 @@ impl Replaced {
     /// The errors of [`Replaced::rollback`].
     pub fn rollback_at(&self, how: impl Into<Rollback>) -> Result<RolledBack, Error> {
         let number = Some(self.number);
-        self.core.roll_back(number, how.into())
+        self.replacing.roll_back(number, how.into())
     }
 }
 
@@ -147,7 +147,9 @@ impl Replacing {
         let _shield = Shield::raise();
         quiet::scrub_stack();
         let what = String::from("a rollback");
-        self.on_compile_thread(what, move |core| core.take_back(number, how, begun))
+        self.on_compile_thread(what, move |replacing| {
+            replacing.take_back(number, how, begun)
+        })
     }
 
     /// Takes the latest set that has functions; none if those of the requested set were removed.

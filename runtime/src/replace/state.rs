@@ -42,15 +42,15 @@ pub(crate) struct PriorState {
 
 /// Code that was taken out of a slot and can be restored. It is retired when this is dropped.
 pub(crate) struct Old {
-    core: Weak<Replacing>,
+    replacing: Weak<Replacing>,
     id: FunctionId,
     kept: Option<Kept>,
 }
 
 impl Old {
-    pub(super) fn new(core: &Arc<Replacing>, id: FunctionId, kept: Kept) -> Old {
+    pub(super) fn new(replacing: &Arc<Replacing>, id: FunctionId, kept: Kept) -> Old {
         Old {
-            core: Arc::downgrade(core),
+            replacing: Arc::downgrade(replacing),
             id,
             kept: Some(kept),
         }
@@ -80,9 +80,9 @@ impl Old {
 
 impl Drop for Old {
     fn drop(&mut self) {
-        if let (Some(kept), Some(core)) = (&self.kept, self.core.upgrade()) {
+        if let (Some(kept), Some(replacing)) = (&self.kept, self.replacing.upgrade()) {
             let _pass = gate::enter();
-            core.retire_version(self.id, kept.version());
+            replacing.retire_version(self.id, kept.version());
         }
     }
 }

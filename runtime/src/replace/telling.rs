@@ -25,7 +25,7 @@ impl CommittedSet {
     /// Files the set, and reports it. `begun` is the time when its turn came.
     pub(super) fn finish(
         mut self,
-        (core, handle): (&Arc<Replacing>, SessionHandle),
+        (replacing, handle): (&Arc<Replacing>, SessionHandle),
         names: ReportedNames,
         replacement: &Replacement,
         begun: Duration,
@@ -38,10 +38,10 @@ impl CommittedSet {
             level: replacement.level,
             osr: replacement.osr && replacement.level == Level::Immediate,
         };
-        core.file(self.set);
-        core.retry_failed();
-        let dependents = core.names_of(self.dependents);
-        core.events.tell(|| Event::Replaced {
+        replacing.file(self.set);
+        replacing.retry_failed();
+        let dependents = replacing.names_of(self.dependents);
+        replacing.events.tell(|| Event::Replaced {
             number,
             functions: names.functions.clone(),
             added: names.added.clone(),
@@ -67,7 +67,7 @@ impl CommittedSet {
                 None => self.old,
                 Some(_) => OldCode::default(),
             },
-            core: Arc::clone(core),
+            replacing: Arc::clone(replacing),
             _handle: handle,
         }
     }

@@ -18,7 +18,7 @@ use uruk_session::Dylib;
 
 /// Exchanges code of functions of `dylib` in its turn ([`Dylib::replace`](crate::Dylib::replace)).
 pub(crate) fn replace(
-    (core, handle): (&Arc<Replacing>, SessionHandle),
+    (replacing, handle): (&Arc<Replacing>, SessionHandle),
     dylib: &Dylib,
     replacement: Replacement,
 ) -> Result<Replaced, Error> {
@@ -26,7 +26,7 @@ pub(crate) fn replace(
     // below for as long as it waits.
     let shield = Shield::raise();
     quiet::scrub_stack();
-    let replaced = replace_in_turn((core, handle), dylib, replacement, shield);
+    let replaced = replace_in_turn((replacing, handle), dylib, replacement, shield);
     quiet::scrub_stack();
     replaced
 }
@@ -35,16 +35,16 @@ pub(crate) fn replace(
 /// lies on cleared memory.
 #[inline(never)]
 fn replace_in_turn(
-    (core, handle): (&Arc<Replacing>, SessionHandle),
+    (replacing, handle): (&Arc<Replacing>, SessionHandle),
     dylib: &Dylib,
     replacement: Replacement,
     shield: Shield,
 ) -> Result<Replaced, Error> {
     drop(shield);
-    core.admit(&replacement.input.clone().source(&replacement.name)?)?;
-    let _turn = core.turn()?;
-    let begun = core.events.now();
-    let (staging, prepared) = staged(core, dylib, &replacement)?;
+    replacing.admit(&replacement.input.clone().source(&replacement.name)?)?;
+    let _turn = replacing.turn()?;
+    let begun = replacing.events.now();
+    let (staging, prepared) = staged(replacing, dylib, &replacement)?;
     let undo = |cause: Error| {
         let _pass = gate::enter();
         staging.undo();
@@ -63,23 +63,24 @@ fn replace_in_turn(
         withdrawal: replacement.withdrawal.clone(),
     };
     let skipped = match replacement.constructors {
-        true => core.run_hooks(hooks)?,
+        true => replacing.run_hooks(hooks)?,
         false => hooks.names(),
     };
     let level = replacement.level;
     let osr = replacement.osr && level == Level::Immediate;
     let members: Vec<FunctionId> = changes.iter().map(|change| change.id).collect();
-    let looping = core.looping(osr, &members);
+    let looping = replacing.looping(osr, &members);
     let done = match level.wait() {
-        None => core.commit_set(changes, way, level),
+        None => replacing.commit_set(changes, way, level),
         Some(_) => {
             // Addresses of old and new code must not be found on this stack. Nor may handlers leave
             // any in the frames of the wait: handlers run from then on, below these frames.
             let _shield = Shield::raise();
             quiet::scrub_stack();
             let what = replacement.name.clone();
-            let commit = move |core: &Arc<Replacing>| Ok(core.commit_set(changes, way, level));
-            let done = core.on_compile_thread(what, commit);
+            let commit =
+                move |replacing: &Arc<Replacing>| Ok(replacing.commit_set(changes, way, level));
+            let done = replacing.on_compile_thread(what, commit);
             done.unwrap_or_else(|cause| Err((cause, Vec::new())))
         }
     };
@@ -93,8 +94,15 @@ fn replace_in_turn(
     })?;
     // The caller is not in a loop: clear the addresses that the work above left on this stack.
     quiet::scrub_stack();
-    let loops = core.lead(osr, members, looping, &done.old);
-    let replaced = done.finish((core, handle), names, &replacement, begun, skipped, loops);
+    let loops = replacing.lead(osr, members, looping, &done.old);
+    let replaced = done.finish(
+        (replacing, handle),
+        names,
+        &replacement,
+        begun,
+        skipped,
+        loops,
+    );
     Ok(replaced)
 }
 
@@ -102,7 +110,7 @@ fn replace_in_turn(
 /// thread if it needs no LLVM and may leave addresses on this stack, else on a thread that LLVM can
 /// take down. It begins anew if the dylib, and with it the prepared code, was cleared meanwhile.
 pub(super) fn staged(
-    core: &Arc<Replacing>,
+    replacing: &Arc<Replacing>,
     dylib: &Dylib,
     replacement: &Replacement,
 ) -> Result<(Arc<Staging>, Prepared), Error> {
@@ -111,14 +119,14 @@ pub(super) fn staged(
     loop {
         let staging = {
             let _pass = gate::enter();
-            Arc::new(Staging::new(core, dylib)?)
+            Arc::new(Staging::new(replacing, dylib)?)
         };
         let ready = match here {
             true => spared(|| {
                 let allowed = Allowed::by(replacement);
-                core.prepare_source(dylib, source()?, &allowed, &staging)
+                replacing.prepare_source(dylib, source()?, &allowed, &staging)
             }),
-            false => Some(prepare(core, dylib, replacement, &staging)),
+            false => Some(prepare(replacing, dylib, replacement, &staging)),
         };
         let failed = match ready {
             Some(Ok(prepared)) => return Ok((staging, prepared)),
@@ -138,7 +146,7 @@ pub(super) fn staged(
 
 /// Prepares a replacement as [`staged`] does, on a thread that LLVM can take down.
 fn prepare(
-    core: &Arc<Replacing>,
+    replacing: &Arc<Replacing>,
     dylib: &Dylib,
     replacement: &Replacement,
     staging: &Arc<Staging>,
@@ -146,7 +154,7 @@ fn prepare(
     let (staging, names) = (Arc::clone(staging), dylib.clone());
     let Replacement { name, input, .. } = replacement.clone();
     let allowed = Allowed::by(replacement);
-    core.on_compile_thread(name.clone(), move |core| {
-        core.prepare_source(&names, input.source(&name)?, &allowed, &staging)
+    replacing.on_compile_thread(name.clone(), move |replacing| {
+        replacing.prepare_source(&names, input.source(&name)?, &allowed, &staging)
     })
 }

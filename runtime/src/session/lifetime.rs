@@ -30,10 +30,10 @@ pub(crate) struct SessionEnd {
 }
 
 impl SessionEnd {
-    pub(crate) fn of(core: &Session) -> Self {
+    pub(crate) fn of(session: &Session) -> Self {
         Self {
-            serving: Arc::clone(&core.serving),
-            hands: Arc::clone(&core.hands),
+            serving: Arc::clone(&session.serving),
+            hands: Arc::clone(&session.hands),
         }
     }
 }
@@ -54,10 +54,10 @@ impl Session {
     pub(crate) fn start(self: &Arc<Self>) -> Result<(), Error> {
         let this = Arc::downgrade(self);
         self.announce();
-        let core = this.clone();
+        let session = this.clone();
         self.notes.on_work(Box::new(move || {
-            if let Some(core) = core.upgrade() {
-                core.start_reclaim();
+            if let Some(session) = session.upgrade() {
+                session.start_reclaim();
             }
         }));
         fork::join(this);

@@ -105,7 +105,7 @@ impl Session {
         let tuned = tiers.tuning.clone();
         let tuning = Tuning::new(&tuned, TierState::new(tiers, speculation));
         let reclaimed = Reclaim::new(&reclaim, tuning);
-        let core = Session {
+        let session = Session {
             host: HostFunctions::default(),
             before_end: OnceLock::new(),
             on_failure: OnceLock::new(),
@@ -113,10 +113,10 @@ impl Session {
             replacing: Replacing::new(reclaimed),
             end: gate::End::default(),
         };
-        let core = Arc::new(core);
-        let engines: Weak<Session> = Arc::downgrade(&core);
-        core.serve(engines);
-        Ok(core)
+        let session = Arc::new(session);
+        let engines: Weak<Session> = Arc::downgrade(&session);
+        session.serve(engines);
+        Ok(session)
     }
 
     /// Sets the treatment of failed calls. Once, before any call.

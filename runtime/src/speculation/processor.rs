@@ -51,13 +51,13 @@ impl Pace {
     /// Does some work, and returns how long to rest after it.
     pub(super) fn keep<R>(
         &mut self,
-        core: &Speculation,
+        speculation: &Speculation,
         work: impl FnOnce() -> R,
     ) -> (R, Option<Duration>) {
         let (before, start) = (thread_time(), Instant::now());
         let result = work();
         let had = thread_time().saturating_sub(before);
-        core.counters.spent_aside(had);
+        speculation.counters.spent_aside(had);
         (result, self.note(had, start.elapsed()))
     }
 

@@ -56,53 +56,61 @@ enum SpeculationStep {
 }
 
 /// Starts the threads, if there are any.
-pub(crate) fn start(core: &Arc<Speculation>) {
-    let speculation = core;
+pub(crate) fn start(speculation: &Arc<Speculation>) {
     for number in 0..speculation.most {
-        add(core, number);
+        add(speculation, number);
     }
 }
 
 /// Starts a thread.
-fn add(core: &Arc<Speculation>, number: usize) {
-    if !core.is_program() {
+fn add(speculation: &Arc<Speculation>, number: usize) {
+    if !speculation.is_program() {
         fork::wait_at_exit();
     }
     let name = format!("uruk-ahead-{number}");
-    if let Err(cause) = thread::spawn(name, core.serving.work(core, core.engines(), work)) {
+    if let Err(cause) = thread::spawn(
+        name,
+        speculation
+            .serving
+            .work(speculation, speculation.engines(), work),
+    ) {
         warn!(%cause, "no thread that compiles ahead");
     }
 }
 
 /// The main function of a thread that compiles ahead.
-fn work(core: &Arc<Speculation>) {
+fn work(speculation: &Arc<Speculation>) {
     {
         let _pass = gate::enter();
         calls::widen_heap();
     }
-    let goes_on = || !core.is_stopping() && core.is_on();
+    let goes_on = || !speculation.is_stopping() && speculation.is_on();
     let take_rest = |pace: &mut Pace, time| {
-        core.resting.fetch_add(1, Ordering::Relaxed);
+        speculation.resting.fetch_add(1, Ordering::Relaxed);
         pace.rest(time, goes_on);
-        core.resting.fetch_sub(1, Ordering::Relaxed);
+        speculation.resting.fetch_sub(1, Ordering::Relaxed);
     };
     let lost: OnLostThread = {
-        let core = Arc::clone(core);
-        Arc::new(move |message: &str| replace(&core, message))
+        let speculation = Arc::clone(speculation);
+        Arc::new(move |message: &str| replace(&speculation, message))
     };
     let mut pace = Pace::new();
     let mut naps = 0;
-    while !core.is_stopping() {
+    while !speculation.is_stopping() {
         let pass = gate::enter();
-        let (panic, tired) = match core.next_ahead(naps < MOST_NAPS) {
+        let (panic, tired) = match speculation.next_ahead(naps < MOST_NAPS) {
             SpeculationStep::Compile(id, cancel) => {
                 naps = 0;
-                if let Some(caller) = core.stubs.last_caller() {
+                if let Some(caller) = speculation.stubs.last_caller() {
                     seat::avoid(caller);
                 }
-                pace.keep(core, || core.compile_ahead(id, &cancel, &lost))
+                pace.keep(speculation, || {
+                    speculation.compile_ahead(id, &cancel, &lost)
+                })
             }
-            SpeculationStep::Read(module) => pace.keep(core, || core.read_ahead(&module)),
+            SpeculationStep::Read(module) => {
+                pace.keep(speculation, || speculation.read_ahead(&module))
+            }
             turn => {
                 drop(pass);
                 // If the session ends before this thread is in line, it is not woken.
@@ -121,14 +129,14 @@ fn work(core: &Arc<Speculation>) {
                 std::thread::park();
                 let _pass = gate::enter();
                 let me = std::thread::current().id();
-                let idle = &mut core.front().idle;
+                let idle = &mut speculation.front().idle;
                 idle.retain(|idle| idle.id() != me);
                 continue;
             }
         };
         if let Some(panic) = panic {
             // LLVM's objects of this thread may be half changed.
-            return replace(core, &panic);
+            return replace(speculation, &panic);
         }
         drop(pass);
         if let Some(time) = tired {
@@ -138,10 +146,10 @@ fn work(core: &Arc<Speculation>) {
 }
 
 /// Starts another thread in place of the calling one, which ends. Under a pass.
-fn replace(core: &Arc<Speculation>, message: &str) {
+fn replace(speculation: &Arc<Speculation>, message: &str) {
     rest::unfit();
     error!(message, "a thread that compiles ahead is lost");
-    add(core, core.threads());
+    add(speculation, speculation.threads());
 }
 
 impl Speculation {
@@ -263,10 +271,10 @@ impl Speculation {
         lost: &OnLostThread,
     ) -> Option<String> {
         let on_fatal = {
-            let (core, lost, cancel) = (Arc::clone(self), Arc::clone(lost), cancel.clone());
+            let (speculation, lost, cancel) = (Arc::clone(self), Arc::clone(lost), cancel.clone());
             move |message: &str| {
-                if core.land(id, &cancel, false).is_some() {
-                    core.fail(id, &core.fatal(id, message));
+                if speculation.land(id, &cancel, false).is_some() {
+                    speculation.fail(id, &speculation.fatal(id, message));
                 }
                 lost(message);
             }
@@ -286,9 +294,9 @@ impl Speculation {
     /// Reads a module once more; returns the text of a panic. Under a pass.
     fn read_ahead(self: &Arc<Self>, module: &Arc<Module>) -> Option<String> {
         let on_fatal = {
-            let core = Arc::clone(self);
+            let speculation = Arc::clone(self);
             move |message: &str| {
-                replace(&core, message);
+                replace(&speculation, message);
                 gate::leave_lost();
             }
         };

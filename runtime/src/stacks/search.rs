@@ -314,7 +314,7 @@ mod tests {
             }"#;
         let jit = Jit::builder().jobs(1).build().expect("a session");
         jit.add_ir("m", TEXT).expect("valid");
-        let stacks = &jit.core().stacks;
+        let stacks = &jit.session().stacks;
         for (name, decoded, elsewhere) in
             [("plain", 0, false), ("stays", 1, false), ("goes", 2, true)]
         {

@@ -39,13 +39,13 @@ use crate::version::request::Request;
 const AFTER_PANIC: Duration = Duration::from_millis(100);
 
 /// Starts the controller's thread, if functions move between tiers.
-pub(crate) fn start(core: &Arc<TierState>) -> Result<(), Error> {
-    if !core.choices.is_auto() {
+pub(crate) fn start(tiers: &Arc<TierState>) -> Result<(), Error> {
+    if !tiers.choices.is_auto() {
         return Ok(());
     }
     thread::spawn(
         String::from("uruk-tiers"),
-        core.serving.work(core, core.engines(), control),
+        tiers.serving.work(tiers, tiers.engines(), control),
     )
 }
 
@@ -57,19 +57,19 @@ pub(super) struct Runs {
 }
 
 /// The controller's thread.
-fn control(core: &Arc<TierState>) {
+fn control(tiers: &Arc<TierState>) {
     {
         let _pass = gate::enter();
-        let mut thread = core.thread.lock();
+        let mut thread = tiers.thread.lock();
         *thread = Some(std::thread::current());
     }
     let mut slept = false;
-    let mut rested = core.events.now();
+    let mut rested = tiers.events.now();
     let mut panics = 0;
-    while !core.is_stopping() && panics < panics::LIMIT {
-        if core.events.now() - rested >= REST {
-            rested = core.events.now();
-            core.heap.rest();
+    while !tiers.is_stopping() && panics < panics::LIMIT {
+        if tiers.events.now() - rested >= REST {
+            rested = tiers.events.now();
+            tiers.heap.rest();
         }
         let mut interval = AFTER_PANIC;
         let panic = {
@@ -77,60 +77,60 @@ fn control(core: &Arc<TierState>) {
             panics::contained(|| {
                 // Not in a process that has ended by then, nor in a fork's child that has.
                 if std::mem::replace(&mut slept, true) {
-                    core.prepare_worker();
+                    tiers.prepare_worker();
                 }
-                interval = core.look();
+                interval = tiers.look();
             })
         };
         if let Some(panic) = panic {
             panics += 1;
             error!(panic, "a look at the counters panicked");
         }
-        let until = nanos(core.events.now() + interval).0;
-        core.asleep_until.store(until, Ordering::Relaxed);
+        let until = nanos(tiers.events.now() + interval).0;
+        tiers.asleep_until.store(until, Ordering::Relaxed);
         std::thread::park_timeout(interval);
-        core.asleep_until.store(u64::MAX, Ordering::Relaxed);
+        tiers.asleep_until.store(u64::MAX, Ordering::Relaxed);
     }
 }
 
 /// A background worker: waits for jobs until the session ends.
-fn work(core: &Arc<TierState>) {
+fn work(tiers: &Arc<TierState>) {
     {
         let _pass = gate::enter();
         calls::widen_heap();
     }
     let mut lowered = false;
-    while !core.is_stopping() {
+    while !tiers.is_stopping() {
         let pass = gate::enter_after_forks();
-        let turn = WorkerStep::next(&mut core.jobs());
+        let turn = WorkerStep::next(&mut tiers.jobs());
         if !lowered && !matches!(turn, WorkerStep::Wait) {
-            core.before_first(&turn);
+            tiers.before_first(&turn);
             lowered = true;
         }
         let published = matches!(turn, WorkerStep::Compile(_));
         let panic = match turn {
-            WorkerStep::Compile(job) => core.run_job(job),
-            WorkerStep::WarmUp => core.warm_up(),
+            WorkerStep::Compile(job) => tiers.run_job(job),
+            WorkerStep::WarmUp => tiers.warm_up(),
             // A worker that is woken without a job waits in line again; it is in line once.
             WorkerStep::Wait => {
                 drop(pass);
                 // If the session ends before this thread is in line, it is not woken.
-                if !core.is_stopping() {
+                if !tiers.is_stopping() {
                     std::thread::park();
                 }
                 let _pass = gate::enter();
                 let me = std::thread::current().id();
-                core.jobs().idle.retain(|idle| idle.id() != me);
+                tiers.jobs().idle.retain(|idle| idle.id() != me);
                 continue;
             }
         };
         if let Some(panic) = panic {
             // LLVM's objects of this thread may be half changed.
-            return core.replace_background_worker(&panic);
+            return tiers.replace_background_worker(&panic);
         }
         drop(pass);
         if published {
-            core.pay_for_reclaim();
+            tiers.pay_for_reclaim();
         }
     }
 }
@@ -287,12 +287,12 @@ impl TierState {
         let request = job.request;
         let cancel = job.cancel.clone();
         let on_fatal = {
-            let core = Arc::clone(self);
+            let tiers = Arc::clone(self);
             let cancel = cancel.clone();
             move |message: &str| {
-                let cause = core.fatal(request.function, message);
-                core.give_up_job(request, &cancel, &cause);
-                core.replace_background_worker(message);
+                let cause = tiers.fatal(request.function, message);
+                tiers.give_up_job(request, &cancel, &cause);
+                tiers.replace_background_worker(message);
                 gate::leave_lost();
             }
         };
@@ -343,15 +343,15 @@ impl TierState {
 
     /// Hands a job for a unit to a thread for code of embedders.
     fn hand_over(self: &Arc<Self>, job: Job, unit: UnitBody) {
-        let (core, engines) = (Arc::clone(self), self.engines());
+        let (tiers, engines) = (Arc::clone(self), self.engines());
         self.hands.start(move || {
             let _pass = gate::enter();
             // These may be the last handles of the session: they are dropped before the pass.
-            let (engines, core, unit) = (engines, core, unit);
+            let (engines, tiers, unit) = (engines, tiers, unit);
             let (request, queued) = (job.request, job.queued);
             let result = Arc::clone(&engines).improve(request, &unit, Some(queued), &job.cancel);
             // The time of other compilers says nothing about this session's compiles.
-            core.end_job(job, request, result, Duration::ZERO);
+            tiers.end_job(job, request, result, Duration::ZERO);
         });
     }
 

@@ -146,19 +146,19 @@ impl TierState {
     /// Makes LLVM ready until there is a job; returns the text of a panic. Under a pass.
     pub(super) fn warm_up(self: &Arc<Self>) -> Option<String> {
         let on_fatal = {
-            let core = Arc::clone(self);
+            let tiers = Arc::clone(self);
             move |message: &str| {
-                core.tell_lost(message);
+                tiers.tell_lost(message);
                 warn!(
                     message,
                     "LLVM took a background worker down before its first job"
                 );
-                let mut jobs = core.jobs();
+                let mut jobs = tiers.jobs();
                 jobs.warmth = Warmth::Warm;
                 jobs.workers -= 1;
                 match jobs.waiting.is_empty() {
                     true => drop(jobs),
-                    false => core.add_worker(jobs),
+                    false => tiers.add_worker(jobs),
                 }
                 gate::leave_lost();
             }

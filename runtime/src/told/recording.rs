@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 const DISASSEMBLED: usize = 12;
 
 /// A recorder of a program that starts now.
-pub(crate) fn recorder(core: &Session, file: &Path, args: Vec<String>) -> Recorder {
+pub(crate) fn recorder(session: &Session, file: &Path, args: Vec<String>) -> Recorder {
     let started = SystemTime::now().duration_since(UNIX_EPOCH);
     let run = report::Run {
         program: file.display().to_string(),
@@ -26,8 +26,8 @@ pub(crate) fn recorder(core: &Session, file: &Path, args: Vec<String>) -> Record
         uruk: env!("CARGO_PKG_VERSION").to_owned(),
         llvm: uruk_codegen::llvm_version(),
         processor: processor(),
-        jobs: u32::try_from(core.jobs).unwrap_or(u32::MAX),
-        tiers: core.tiers.describe(),
+        jobs: u32::try_from(session.jobs).unwrap_or(u32::MAX),
+        tiers: session.tiers.describe(),
         started_unix_ms: started.map_or(0, |time| time.as_millis() as u64),
     };
     Recorder::new(run, Nanos(0), Limits::default())

@@ -291,12 +291,12 @@ impl Tuning {
         let cancel = Cancellation::new();
         self.state().cancel = Some(cancel.clone());
         let on_fatal = {
-            let core = Arc::clone(self);
+            let tuning = Arc::clone(self);
             move |message: &str| {
-                core.versions.of(request.function).fail(request.version);
-                core.lost.store(true, Ordering::Relaxed);
+                tuning.versions.of(request.function).fail(request.version);
+                tuning.lost.store(true, Ordering::Relaxed);
                 warn!(message, "LLVM gave up; nothing is tuned any more");
-                panics::contained(|| core.tell_lost(message));
+                panics::contained(|| tuning.tell_lost(message));
                 gate::leave_lost();
             }
         };

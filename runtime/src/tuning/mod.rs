@@ -256,31 +256,31 @@ impl Tuning {
 }
 
 /// Starts the tuner's thread, if it is on.
-pub(crate) fn start(core: &Arc<Tuning>) -> Result<(), Error> {
-    if !core.on || !core.choices.is_auto() {
+pub(crate) fn start(tuning: &Arc<Tuning>) -> Result<(), Error> {
+    if !tuning.on || !tuning.choices.is_auto() {
         return Ok(());
     }
     thread::spawn(
         String::from("uruk-tune"),
-        core.serving.work(core, core.engines(), tune),
+        tuning.serving.work(tuning, tuning.engines(), tune),
     )
 }
 
-fn tune(core: &Arc<Tuning>) {
+fn tune(tuning: &Arc<Tuning>) {
     {
         let _pass = gate::enter();
-        core.state().thread = Some(std::thread::current());
+        tuning.state().thread = Some(std::thread::current());
     }
     let mut looks = choose::Looks::default();
     let (mut panicked, mut wait) = (0, LOOK);
-    while !core.is_stopping() && panicked < panics::LIMIT {
+    while !tuning.is_stopping() && panicked < panics::LIMIT {
         std::thread::park_timeout(wait);
-        if core.is_stopping() || core.lost.load(Ordering::Relaxed) {
+        if tuning.is_stopping() || tuning.lost.load(Ordering::Relaxed) {
             break;
         }
         // Each step takes a pass of its own: none is held while versions take turns.
         let mut found = choose::CheckResult::Nothing;
-        let panic = panics::contained(|| found = core.tune_once(&mut looks));
+        let panic = panics::contained(|| found = tuning.tune_once(&mut looks));
         wait = match found {
             choose::CheckResult::Root => LOOK,
             choose::CheckResult::Hot => (wait * 2).min(LOOK_SETTLED),
@@ -289,9 +289,9 @@ fn tune(core: &Arc<Tuning>) {
         let _pass = gate::enter();
         if let Some(panic) = panic {
             panicked += 1;
-            let held = core.state().held;
+            let held = tuning.state().held;
             if let Some(id) = held {
-                core.unhold(id);
+                tuning.unhold(id);
             }
             error!(panic, "the tuner panicked");
         }

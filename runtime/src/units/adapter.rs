@@ -56,14 +56,14 @@ impl Unit for UnitAdapter {
         let Some(jit) = jit.upgrade() else {
             return responsibility.fail(SessionError::Ended);
         };
-        let core = Arc::clone(jit.core());
+        let session = Arc::clone(jit.session());
         if !hands::is_worker() {
             let _others = Errand::Others.begin();
             let responsibility = api::unit::Responsibility::new(jit, responsibility, names);
             return gate::outside(move || unit.materialize(responsibility));
         }
         let _pass = gate::enter();
-        core.hands.start(move || {
+        session.hands.start(move || {
             let _others = Errand::Others.begin();
             let _making = responsibility.making();
             unit.materialize(api::unit::Responsibility::new(jit, responsibility, names));
@@ -89,14 +89,14 @@ struct UnitStub {
 
 /// The stubs of a unit's callable symbols.
 pub(super) struct UnitStubs {
-    core: Weak<Session>,
+    session: Weak<Session>,
     stubs: HashMap<Symbol, UnitStub>,
 }
 
 impl UnitStubs {
-    pub(super) fn new(core: &Arc<Session>) -> UnitStubs {
+    pub(super) fn new(session: &Arc<Session>) -> UnitStubs {
         UnitStubs {
-            core: Arc::downgrade(core),
+            session: Arc::downgrade(session),
             stubs: HashMap::new(),
         }
     }
@@ -117,10 +117,10 @@ impl Unit for UnitStubs {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let Some(core) = self.core.upgrade() else {
+        let Some(session) = self.session.upgrade() else {
             return responsibility.fail(SessionError::Ended);
         };
-        let address = |stub: &UnitStub| core.stubs.stub_address(stub.id).0;
+        let address = |stub: &UnitStub| session.stubs.stub_address(stub.id).0;
         let stubs = self.stubs.iter();
         let addresses: Vec<_> = stubs
             .map(|(symbol, stub)| (*symbol, address(stub)))
@@ -135,8 +135,8 @@ impl Unit for UnitStubs {
         };
         // This tells the unit. The body is there, since no other code knew it.
         let _ = dylib.remove(&[stub.body]);
-        if let Some(core) = self.core.upgrade() {
-            core.remove_function(stub.id);
+        if let Some(session) = self.session.upgrade() {
+            session.remove_function(stub.id);
         }
     }
 }

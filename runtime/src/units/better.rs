@@ -26,37 +26,37 @@ use crate::version::request::Request;
 /// Makes the unit of a function compile it for a tier now, on this thread, over any running
 /// version.
 pub(crate) fn improve_now(
-    core: &Arc<Session>,
+    session: &Arc<Session>,
     id: FunctionId,
     unit: &UnitBody,
     tier: Tier,
 ) -> Result<(), Error> {
-    call::compile_now(core, id, unit)?;
+    call::compile_now(session, id, unit)?;
     let _pass = gate::enter();
-    let published = core.versions.seen(id).published();
+    let published = session.versions.seen(id).published();
     if tier == Tier::Baseline && published.is_some_and(|version| version.tier == tier) {
         return Ok(());
     }
     if unit.improver.is_none() {
-        let function = core.name_of(id);
+        let function = session.name_of(id);
         let cause = Refusal::Declined { tier };
         return Err(Error::Version { function, cause });
     }
     let request = Request {
         function: id,
-        version: core.versions.ids.next(),
+        version: session.versions.ids.next(),
         tier,
         purpose: Purpose::Change,
         ahead: false,
     };
-    let made = match core.make_better(request, unit, None, &Cancellation::new()) {
+    let made = match session.make_better(request, unit, None, &Cancellation::new()) {
         // The function was replaced or removed meanwhile, as if right after the compile.
         Err(cause) if cause.is_cancelled() => return Ok(()),
         made => made?,
     };
     if let Publication::Published { .. } = made.publication {
-        let now = core.events.now();
-        core.tiers.on_published(now, id, tier, &made);
+        let now = session.events.now();
+        session.tiers.on_published(now, id, tier, &made);
     }
     Ok(())
 }

@@ -72,13 +72,13 @@ impl BodyNames {
     }
 
     /// Names for the bodies of a new unit.
-    pub(super) fn new(core: &Session, callable: &[(Symbol, Flags)]) -> BodyNames {
+    pub(super) fn new(session: &Session, callable: &[(Symbol, Flags)]) -> BodyNames {
         // Relaxed: only to be distinct.
-        let number = core.units.fetch_add(1, Ordering::Relaxed);
-        let session = core.names.session();
+        let number = session.units.fetch_add(1, Ordering::Relaxed);
+        let symbols = session.names.session();
         let mut names = BodyNames::default();
         for (own, _) in callable {
-            let body = session.intern(&format!("{UNIT_PREFIX}{number}.{}", session.name(*own)));
+            let body = symbols.intern(&format!("{UNIT_PREFIX}{number}.{}", symbols.name(*own)));
             names.bodies.insert(*own, body);
             names.own.insert(body, *own);
         }

@@ -24,14 +24,14 @@ const INSTRUCTION: u64 = 4;
 
 /// Makes the unit of a function materialize its body now, on this thread, unless it has code.
 pub(crate) fn compile_now(
-    core: &Arc<Session>,
+    session: &Arc<Session>,
     id: FunctionId,
     body: &UnitBody,
 ) -> Result<(), Error> {
     let _pass = gate::enter();
-    match core.stubs.entry(id) {
+    match session.stubs.entry(id) {
         Some(_) => Ok(()),
-        None => core.materialize_body(id, body),
+        None => session.materialize_body(id, body),
     }
 }
 
@@ -39,16 +39,16 @@ impl Session {
     /// Answers a first call with a waiting caller, on another thread than this one: a unit may call
     /// the function that is answered here.
     pub(crate) fn answer_from_unit(self: &Arc<Self>, id: FunctionId, body: UnitBody) {
-        let core = Arc::clone(self);
+        let session = Arc::clone(self);
         self.hands.start(move || {
             let _pass = gate::enter();
             // These may be the last handles of the session: they are dropped before the pass.
-            let (core, body) = (core, body);
-            if let Err(cause) = core.materialize_body(id, &body)
-                && core.stubs.entry(id).is_none()
+            let (session, body) = (session, body);
+            if let Err(cause) = session.materialize_body(id, &body)
+                && session.stubs.entry(id).is_none()
             {
-                error!(function = core.name_of(id), %cause, "materialization failed");
-                core.fail_body(id, &body, &cause);
+                error!(function = session.name_of(id), %cause, "materialization failed");
+                session.fail_body(id, &body, &cause);
             }
         });
     }

@@ -95,9 +95,9 @@ impl LazyObject {
         let graph = Graph::new(vec![Object::parse(&self.name, &self.bytes)?])?;
         let needed = graph.undefined().filter(|undefined| !undefined.weak);
         let needed = needed.map(|undefined| undefined.name);
-        let core = dylib.jit().core();
+        let session = dylib.jit().session();
         let _pass = gate::enter();
-        core.undefined_of(&dylib.dylib, needed)
+        session.undefined_of(&dylib.dylib, needed)
     }
 }
 

@@ -53,7 +53,7 @@ use std::time::Duration;
 
 /// A request for better code, and its answer.
 pub(crate) struct PendingReoptimization {
-    core: Arc<Session>,
+    session: Arc<Session>,
     pub(crate) request: Request,
     pub(crate) unit: UnitBody,
     pub(crate) cancel: Cancellation,
@@ -85,14 +85,14 @@ impl Unit for BetterUnit {
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
         let BetterUnit(asked) = *self;
         *asked.lock() = Some(responsibility);
-        let core = Arc::clone(&asked.core);
+        let session = Arc::clone(&asked.session);
         let ask = move || {
             let _others = Errand::Others.begin();
             let _making = asked.making();
             asked.ask();
         };
         match hands::is_worker() {
-            true => core.hands.start(ask),
+            true => session.hands.start(ask),
             false => gate::outside(ask),
         }
     }
@@ -110,7 +110,7 @@ impl PendingReoptimization {
     }
 
     fn function(&self) -> &'static str {
-        self.core.name_of(self.request.function)
+        self.session.name_of(self.request.function)
     }
 
     fn refused(&self, cause: Refusal) -> Error {
@@ -136,7 +136,7 @@ impl PendingReoptimization {
     }
 
     fn cancelled(&self) -> Error {
-        self.core.cancelled(self.request.function)
+        self.session.cancelled(self.request.function)
     }
 
     /// Calls the reoptimizer, without a pass.
@@ -219,7 +219,7 @@ impl PendingReoptimization {
         }
         let compiling = self.since.elapsed();
         let linking = Instant::now();
-        match self.core.link_better(self, name, bytes, kept) {
+        match self.session.link_better(self, name, bytes, kept) {
             Ok((mut built, dependences)) => {
                 (built.compiling, built.linking) = (compiling, linking.elapsed());
                 self.emit(built, dependences)
@@ -235,7 +235,7 @@ impl PendingReoptimization {
     fn emit(&self, built: Built, dependences: Dependences) -> Result<(), Error> {
         let responsibility = self.lock().take();
         let Some(responsibility) = responsibility else {
-            self.core
+            self.session
                 .discard(self.request.function, built.unit, built.code);
             return Err(self.cancelled());
         };
@@ -261,7 +261,7 @@ impl PendingReoptimization {
     fn give_up(&self) {
         let outcome = self.outcome().take();
         if let Some(Ok(built)) = outcome {
-            self.core
+            self.session
                 .discard(self.request.function, built.unit, built.code);
         }
     }
@@ -305,7 +305,7 @@ impl Session {
         let built = materialize_version(self, id, &outcome, |symbol, tracker| {
             self.under_way.asks(request.version, tracker);
             BetterUnit(Arc::new(PendingReoptimization {
-                core: Arc::clone(self),
+                session: Arc::clone(self),
                 request,
                 unit: unit.clone(),
                 cancel: cancel.clone(),

@@ -39,9 +39,9 @@ impl Compiler {
             ahead: true,
         };
         let on_fatal = {
-            let core = Arc::clone(self);
+            let compiler = Arc::clone(self);
             move |message: &str| {
-                core.versions.seen(id).fail(request.version);
+                compiler.versions.seen(id).fail(request.version);
                 lost(message);
                 leave_lost();
             }

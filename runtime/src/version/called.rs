@@ -75,12 +75,12 @@ impl Compiler {
             purpose: Purpose::First,
             ahead: false,
         };
-        let core = Arc::clone(self);
+        let compiler = Arc::clone(self);
         let on_fatal = move |message: &str| {
-            core.versions.seen(id).fail(version);
-            let cause = core.fatal(id, message);
-            core.tell_failed(request, &cause);
-            core.fail(id, &cause);
+            compiler.versions.seen(id).fail(version);
+            let cause = compiler.fatal(id, message);
+            compiler.tell_failed(request, &cause);
+            compiler.fail(id, &cause);
         };
         let make = || self.make_first_at(id, version, tier);
         let made = match fatal::is_guarded() {

@@ -57,23 +57,23 @@ impl Compiler {
     /// Nothing is compiled; the effects of a profile are not in it.
     pub(crate) fn ir_of(self: &Arc<Self>, id: FunctionId, tier: Tier) -> Result<String, Error> {
         let lost = {
-            let core = Arc::clone(self);
-            move |message: &str| core.fatal(id, message)
+            let compiler = Arc::clone(self);
+            move |message: &str| compiler.fatal(id, message)
         };
-        let core = Arc::clone(self);
+        let compiler = Arc::clone(self);
         sacrificial("uruk-ir", lost, move || {
-            let body = core.body_of(id)?;
+            let body = compiler.body_of(id)?;
             let request = Request {
                 function: id,
-                version: core.versions.ids.next(),
+                version: compiler.versions.ids.next(),
                 tier,
                 purpose: Purpose::First,
                 ahead: false,
             };
-            let how = core.plan(&request, core.choices.how(tier));
-            let mut how = core.crossing(&body, &how)?.offer(&how);
-            how.transform.clone_from(&core.layers.ir);
-            how.leaves &= core.layers.ir.is_none();
+            let how = compiler.plan(&request, compiler.choices.how(tier));
+            let mut how = compiler.crossing(&body, &how)?.offer(&how);
+            how.transform.clone_from(&compiler.layers.ir);
+            how.leaves &= compiler.layers.ir.is_none();
             let listing = Arc::new(OnceLock::new());
             how.listing = Some(Arc::clone(&listing));
             let function = &body.function;
@@ -113,11 +113,11 @@ impl Compiler {
 }
 
 /// The instructions in `bytes`, which lie at `address`, one per line.
-pub(crate) fn disassemble(core: &Compiler, bytes: &[u8], address: u64) -> String {
+pub(crate) fn disassemble(compiler: &Compiler, bytes: &[u8], address: u64) -> String {
     let decode = || Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).into_iter();
     let mentioned = decode().flat_map(|i| [i.near_branch_target(), i.ip_rel_memory_address()]);
     let names = mentioned
-        .filter_map(|at| Some((at, core.describe(at)?)))
+        .filter_map(|at| Some((at, compiler.describe(at)?)))
         .collect();
     let mut formatter = GasFormatter::with_options(Some(Box::new(AddressNames(names))), None);
     let mut text = String::new();

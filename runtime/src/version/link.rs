@@ -7,6 +7,7 @@
 //! no old entry in a register.
 
 use std::hash::{DefaultHasher, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
 use uruk_base::parts::{self, Part};
@@ -56,6 +57,20 @@ impl CountingWords {
     }
 }
 
+/// Code with its final addresses filled in, and the memory to which it is written.
+struct FixedUp {
+    drafts: Drafts,
+    linked: Linked,
+    /// The function itself.
+    function: Range<u64>,
+    counting: CountingWords,
+    /// The owner of the constants that it refers to.
+    constants: Option<Arc<Constants>>,
+    uses: Uses,
+    /// Functions that it calls, if it replaces native code.
+    called: Vec<FunctionId>,
+}
+
 impl Compiler {
     /// Links the compiled code of a body, and makes it findable.
     pub(super) fn link(
@@ -67,22 +82,13 @@ impl Compiler {
         crossing: &Crossing,
     ) -> Result<Built, Error> {
         let _linking = parts::enter(Part::Linking);
-        let BodyOf { function, plan, .. } = of;
-        let link_name = &plan.import(function.symbol).name;
-        let nothing = || Error::NotAFunction {
-            name: link_name.to_string(),
-        };
+        let function = &of.function;
+        let link_name = &of.plan.import(function.symbol).name;
         let file = function.module.readers.bitcode().name();
         let symbol = format!("{BODY_PREFIX}{link_name}");
-        let object = match assembled {
-            Some(_) => Vec::new(),
-            None => {
-                let object = std::mem::take(&mut compiled.object);
-                self.layers.object(link_name, object)?
-            }
-        };
-        let assembly = assembled.as_ref();
-        let assembly = assembly
+        let assembled = assembled.as_ref();
+        let object = self.object_of(link_name, assembled, &mut compiled)?;
+        let assembly = assembled
             .map(|code| code.assembly(file, &symbol))
             .transpose()?;
         let laid = self.lay_out(
@@ -92,6 +98,76 @@ impl Compiler {
                 None => Object::parse(file, &object)?,
             },
         )?;
+        let fixed = self.fix_up(of, laid, &symbol, &compiled, crossing)?;
+        let linked = &fixed.linked;
+        let (entry, code) = (fixed.function.start, fixed.drafts.code_range());
+        if !compiled.keeps_stack || self.layers.changes_code() {
+            self.stacks
+                .note_function(link_name, linked, code.start, fixed.function);
+        }
+        let (memory, data) = split(write(fixed.drafts, linked)?);
+        let memory = memory.ok_or_else(|| no_code(link_name))?;
+        let _publishing = parts::enter(Part::Publishing);
+        let body = entry..body_end(linked, entry, code.start);
+        self.make_findable(&NewCode {
+            name: function.name,
+            tier,
+            stands_in: function.module.state.is_some() && is_placeholder(file),
+            body: body.clone(),
+            code: code.clone(),
+            object: assembly.is_none().then_some(&*object),
+            linked,
+            symbol: &symbol,
+        })?;
+        self.dump(function, tier, linked, code.start, body.clone());
+        let movable = self.is_movable(linked, &compiled);
+        let CountingWords { words, loops, .. } = fixed.counting;
+        let rest = Rest::new(data, words.clone(), fixed.uses).with_constants(fixed.constants);
+        let foreign = crossing.depends(&compiled.taken);
+        let states = self.states_of(function, &foreign);
+        let rest = rest.with_loops(loops).with_states(states);
+        Ok(Built {
+            words,
+            foreign,
+            called: fixed.called,
+            compiled,
+            object: assembly.is_none().then(|| hash(&object)),
+            by: match assembly {
+                Some(_) => CompiledBy::Baseline,
+                None => CompiledBy::Llvm,
+            },
+            // Constants stay with their module, and functions have stubs: no address escapes.
+            ..Built::new(function.name, fixed.linked, memory, body, movable, rest)
+        })
+    }
+
+    /// The object that LLVM emitted, after the embedder's transforms; empty for assembled code.
+    fn object_of(
+        &self,
+        link_name: &str,
+        assembled: Option<&Assembled>,
+        compiled: &mut Compiled,
+    ) -> Result<Vec<u8>, Error> {
+        match assembled {
+            Some(_) => Ok(Vec::new()),
+            None => {
+                let object = std::mem::take(&mut compiled.object);
+                self.layers.object(link_name, object)
+            }
+        }
+    }
+
+    /// Allocates memory for code that is laid out, and fills in all addresses; the function of the
+    /// body is the definition of `symbol`.
+    fn fix_up(
+        self: &Arc<Self>,
+        of: &BodyOf,
+        laid: Laid<'_>,
+        symbol: &str,
+        compiled: &Compiled,
+        crossing: &Crossing,
+    ) -> Result<FixedUp, Error> {
+        let function = &of.function;
         let mut uses = Uses::default();
         let find = |name: &str, need| {
             let dylib = crossing.dylib_of(&function.module.dylib, name);
@@ -105,7 +181,7 @@ impl Compiler {
             .definitions()
             .find(|(d, _)| d.name == symbol)
             .map(|(d, address)| address..address + d.size);
-        let counting = self.counting(of, &compiled)?;
+        let counting = self.counting(of, compiled)?;
         let (over_native, mut called) = (self.choices.is_over_native(), Vec::new());
         let linked = placed.fix_up(|name, need| {
             if let Some(word) = counting.find(name) {
@@ -118,48 +194,21 @@ impl Compiler {
             }
             Some(resolved)
         })?;
-        let sized = sized.ok_or_else(nothing)?;
-        let (entry, code) = (sized.start, drafts.code_range());
-        if !compiled.keeps_stack || self.layers.changes_code() {
-            self.stacks
-                .note_function(link_name, &linked, code.start, sized);
-        }
-        let (memory, data) = split(write(drafts, &linked)?);
-        let memory = memory.ok_or_else(nothing)?;
-        let _publishing = parts::enter(Part::Publishing);
-        let body = entry..body_end(&linked, entry, code.start);
-        self.make_findable(&NewCode {
-            name: function.name,
-            tier,
-            stands_in: function.module.state.is_some() && is_placeholder(file),
-            body: body.clone(),
-            code: code.clone(),
-            object: assembly.is_none().then_some(&*object),
-            linked: &linked,
-            symbol: &symbol,
-        })?;
-        self.dump(function, tier, &linked, code.start, body.clone());
-        let movable = linked.immovable.is_none()
-            && compiled.labels != Labels::Fixed
-            && !self.tools.pins_code();
-        let CountingWords { words, loops, .. } = counting;
-        let rest = Rest::new(data, words.clone(), uses).with_constants(constants.held);
-        let foreign = crossing.depends(&compiled.taken);
-        let states = self.states_of(function, &foreign);
-        let rest = rest.with_loops(loops).with_states(states);
-        Ok(Built {
-            words,
-            foreign,
+        let import = of.plan.import(function.symbol);
+        Ok(FixedUp {
+            drafts,
+            linked,
+            function: sized.ok_or_else(|| no_code(&import.name))?,
+            counting,
+            constants: constants.held,
+            uses,
             called,
-            compiled,
-            object: assembly.is_none().then(|| hash(&object)),
-            by: match assembly {
-                Some(_) => CompiledBy::Baseline,
-                None => CompiledBy::Llvm,
-            },
-            // Constants stay with their module, and functions have stubs: no address escapes.
-            ..Built::new(function.name, linked, memory, body, movable, rest)
         })
+    }
+
+    /// Whether code may be moved.
+    fn is_movable(&self, linked: &Linked, compiled: &Compiled) -> bool {
+        linked.immovable.is_none() && compiled.labels != Labels::Fixed && !self.tools.pins_code()
     }
 
     /// State of the host that the body of a function, or bodies inlined in it, refer to. A function
@@ -211,6 +260,13 @@ impl Compiler {
             loops: self.engines().loops_of(of, compiled)?,
             words,
         })
+    }
+}
+
+/// The error of a function whose object has no code for it.
+fn no_code(link_name: &str) -> Error {
+    Error::NotAFunction {
+        name: link_name.to_owned(),
     }
 }
 

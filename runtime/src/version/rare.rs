@@ -60,14 +60,14 @@ impl Compiler {
         }
         let over_native = self.choices.is_over_native();
         let in_sight = self.versions.bodies(id);
-        let core = Arc::clone(self);
+        let compiler = Arc::clone(self);
         Rare::new(move |symbol| {
             let Some(Definition::Function { id }) =
-                core.names.find(&dylib, &plan.import(symbol).name)
+                compiler.names.find(&dylib, &plan.import(symbol).name)
             else {
                 return false;
             };
-            let (tier, entries) = (core.versions.tier(id), core.counts.now(id).entries);
+            let (tier, entries) = (compiler.versions.tier(id), compiler.counts.now(id).entries);
             let unknown = over_native && tier.is_none();
             !unknown && is_rare(tier, entries, events) && !in_sight.contains(&id)
         })

@@ -121,7 +121,7 @@ fn exported_by<'a>(object: &'a object::File<'a>) -> impl Iterator<Item = (&'a st
 }
 
 /// The exports of the files of `image`.
-fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, ProgramExport> {
+fn defined_by(directory: &CodeDirectory, image: &Image) -> BTreeMap<CString, ProgramExport> {
     let mut found: HashMap<Box<str>, Meaning> = HashMap::new();
     for (_, module) in &image.modules {
         let plan = module.plan();
@@ -146,8 +146,8 @@ fn defined_by(core: &CodeDirectory, image: &Image) -> BTreeMap<CString, ProgramE
         }
     }
     let names = found.into_iter().filter_map(|(name, meaning)| {
-        let address = match core.names.find_own(&core.main, &name)? {
-            Definition::Function { id } => core.given_stub(id),
+        let address = match directory.names.find_own(&directory.main, &name)? {
+            Definition::Function { id } => directory.given_stub(id),
             Definition::Address(address) => address,
             Definition::Tls { .. } => return None,
         };
@@ -168,13 +168,16 @@ impl Exported {
     /// The definitions of a program that libraries will use: the `copied` definitions of libraries,
     /// and the exports of `image`, if they preempt those of libraries.
     pub(crate) fn of(
-        core: &CodeDirectory,
+        directory: &CodeDirectory,
         image: Option<&Image>,
         copied: &[CopiedDefinition],
     ) -> Exported {
-        let mut names = image.map_or_else(BTreeMap::new, |image| defined_by(core, image));
+        let mut names = image.map_or_else(BTreeMap::new, |image| defined_by(directory, image));
         let mut moved = Vec::new();
-        let own = |name: &CStr| match core.names.find_own(&core.main, name.to_str().ok()?)? {
+        let own = |name: &CStr| match directory
+            .names
+            .find_own(&directory.main, name.to_str().ok()?)?
+        {
             Definition::Address(address) => Some(address),
             _ => None,
         };
@@ -204,9 +207,9 @@ impl Exported {
 
     /// Makes libraries call the program's exports from now on. Before the program runs, once in a
     /// process, under a pass.
-    pub(crate) fn begin(self, core: &CodeDirectory) {
+    pub(crate) fn begin(self, directory: &CodeDirectory) {
         let (loaded, _) = loaded::all();
-        let process = core.process.read();
+        let process = directory.process.read();
         let parts = LibraryRoles::of(&loaded, &process.dynamics());
         gates::find_own(|name| process.find(name));
         drop(process);

@@ -137,7 +137,7 @@ impl Loader {
                 let _pass = gate::enter();
                 let images = self.schedule().take(wanted);
                 Together {
-                    core: self,
+                    loader: self,
                     initialization: self.destructors().begin(),
                     images: images.into_iter().map(Some).collect(),
                 }
@@ -164,7 +164,7 @@ impl Loader {
 
 /// Images that are initialized together. On drop the remaining ones become due again.
 struct Together<'c> {
-    core: &'c Loader,
+    loader: &'c Loader,
     initialization: u64,
     /// Without those that are done.
     images: Vec<Option<ImageHooks>>,
@@ -178,7 +178,7 @@ impl Together<'_> {
     unsafe fn run(mut self) -> Result<(), Error> {
         for hooks in self.images.iter_mut().flatten().filter(|it| !it.resolved) {
             // SAFETY: by the caller's promise; the image is not initialized.
-            unsafe { hooks.resolve_ifuncs(self.core) };
+            unsafe { hooks.resolve_ifuncs(self.loader) };
             hooks.resolved = true;
         }
         let mut order = Vec::new();
@@ -222,11 +222,11 @@ impl Together<'_> {
         };
         let _pass = gate::enter();
         let ImageHooks { image, life, .. } = &hooks;
-        self.core
+        self.loader
             .note_destructors_of(self.initialization, *image, life, &hooks.destructors);
         if hooks.is_some() && !hooks.life.root().is_closed() {
             (hooks.resolved, hooks.ran) = (false, 0);
-            self.core.schedule().done.insert(hooks.image, hooks);
+            self.loader.schedule().done.insert(hooks.image, hooks);
         }
     }
 }
@@ -238,7 +238,7 @@ impl Drop for Together<'_> {
             return;
         }
         let _pass = gate::enter();
-        let mut schedule = self.core.schedule();
+        let mut schedule = self.loader.schedule();
         left.filter(|hooks| !hooks.life.root().is_closed())
             .for_each(|hooks| schedule.add(hooks));
     }

@@ -45,9 +45,11 @@ struct Against {
 }
 
 impl Against {
-    fn note(&mut self, core: &Loader, resolved: &Resolved) {
-        core.owners.note_use(resolved, &core.heap, &mut self.uses);
-        if resolved.slot.is_none() && core.heap.contains(resolved.address) {
+    fn note(&mut self, loader: &Loader, resolved: &Resolved) {
+        loader
+            .owners
+            .note_use(resolved, &loader.heap, &mut self.uses);
+        if resolved.slot.is_none() && loader.heap.contains(resolved.address) {
             self.addresses.push(resolved.address);
         }
     }

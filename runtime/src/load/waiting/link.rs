@@ -19,7 +19,7 @@ use uruk_session::{
 
 /// The data of an image that waits for names.
 struct WaitingData {
-    core: Weak<Loader>,
+    loader: Weak<Loader>,
     image: Image,
     object: Arc<[u8]>,
     symbols: Vec<(Symbol, Flags)>,
@@ -41,10 +41,10 @@ impl Loader {
             init,
         };
         self.waiting.lock().inputs.insert(number, input);
-        let core = Arc::downgrade(self);
+        let loader = Arc::downgrade(self);
         let forget = move || {
-            if let Some(core) = core.upgrade() {
-                core.waiting.forget(number);
+            if let Some(loader) = loader.upgrade() {
+                loader.waiting.forget(number);
             }
         };
         Ok(tracker.attach(Box::new(forget))?)
@@ -144,7 +144,7 @@ impl Loader {
             ..Image::default()
         };
         tracker.define(WaitingData {
-            core: Arc::downgrade(self),
+            loader: Arc::downgrade(self),
             image: std::mem::replace(image, kept),
             object: object.into(),
             symbols,
@@ -158,10 +158,10 @@ impl WaitingData {
     /// The names it refers to, and those of them without a definition.
     fn references(
         &self,
-        core: &Loader,
+        loader: &Loader,
         dylib: &Dylib,
     ) -> Result<(Vec<Symbol>, Vec<Symbol>), Error> {
-        let session = core.names.session();
+        let session = loader.names.session();
         let mut graph = Graph::new(vec![Object::parse(self.name(), &self.object)?])?;
         for name in &self.image.discarded {
             graph.discard(name);
@@ -170,7 +170,7 @@ impl WaitingData {
         let others = graph.undefined().filter(|it| labelled(it.name).is_none());
         let all: Vec<(&str, bool)> = others.map(|it| (it.name, it.weak)).collect();
         let strong = all.iter().filter(|(_, weak)| !weak).map(|(name, _)| *name);
-        let missing = core.undefined_of(dylib, strong)?;
+        let missing = loader.undefined_of(dylib, strong)?;
         let all = all.iter().map(|(name, _)| session.intern(name));
         Ok((all.collect(), missing))
     }
@@ -178,7 +178,7 @@ impl WaitingData {
     /// Links the data; returns the number of the image.
     fn link(
         &self,
-        core: &Arc<Loader>,
+        loader: &Arc<Loader>,
         tracker: &Tracker,
         responsibility: &Responsibility,
         references: Vec<Symbol>,
@@ -187,32 +187,32 @@ impl WaitingData {
         for name in &self.image.discarded {
             graph.discard(name);
         }
-        core.layers.link(self.name(), &mut graph)?;
-        let session = core.names.session();
+        loader.layers.link(self.name(), &mut graph)?;
+        let session = loader.names.session();
         let dylib = tracker.dylib();
-        let is_function = |name: &str| core.names.is_ready_function(&dylib, name);
-        let placed = core.place_image(tracker, &self.image, graph, &is_function)?;
+        let is_function = |name: &str| loader.names.is_ready_function(&dylib, name);
+        let placed = loader.place_image(tracker, &self.image, graph, &is_function)?;
         let names = names_of(&placed.placed, placed.tls_module(), &self.image.hidden());
         let addresses: Vec<(Symbol, u64)> = names
             .iter()
             .map(|name| {
                 (
                     session.intern(&name.name),
-                    core.names.known_as(name.definition),
+                    loader.names.known_as(name.definition),
                 )
             })
             .filter(|(symbol, _)| responsibility.covers(*symbol))
             .collect();
         responsibility.resolve(&addresses)?;
-        let found = core.resolved(&dylib, references)?;
+        let found = loader.resolved(&dylib, references)?;
         let modules = || self.image.modules.iter().map(|(_, module)| &**module);
         let resolve = |name: &str, need| {
-            let space = label_space(&core.heap, modules(), name);
-            space.or_else(|| core.resolve_found(&found, name, need))
+            let space = label_space(&loader.heap, modules(), name);
+            space.or_else(|| loader.resolve_found(&found, name, need))
         };
         let linked =
-            core.finish_image(tracker, &self.image, placed, Stay::Always, true, resolve)?;
-        core.note_hooks(&self.image, &linked.started);
+            loader.finish_image(tracker, &self.image, placed, Stay::Always, true, resolve)?;
+        loader.note_hooks(&self.image, &linked.started);
         Ok((self.image.number, found))
     }
 }
@@ -233,17 +233,17 @@ impl Unit for WaitingData {
     }
 
     fn materialize(self: Box<Self>, responsibility: Responsibility) {
-        let Some(core) = self.core.upgrade() else {
+        let Some(loader) = self.loader.upgrade() else {
             return responsibility.fail(SessionError::Ended);
         };
         let _pass = gate::enter();
         let dylib = responsibility.dylib();
         let key = responsibility.tracker();
-        let Some(tracker) = key.ok().and_then(|key| core.names.session().tracker(key)) else {
+        let Some(tracker) = key.ok().and_then(|key| loader.names.session().tracker(key)) else {
             // The input was removed meanwhile.
             return;
         };
-        let references = match self.references(&core, &dylib) {
+        let references = match self.references(&loader, &dylib) {
             Ok((references, missing)) if missing.is_empty() => references,
             Ok((_, missing)) => {
                 let error = SessionError::not_found(&dylib, missing);
@@ -253,9 +253,9 @@ impl Unit for WaitingData {
             }
             Err(error) => return responsibility.fail(error.into()),
         };
-        match self.link(&core, &tracker, &responsibility, references) {
+        match self.link(&loader, &tracker, &responsibility, references) {
             Ok((number, found)) => {
-                core.waiting.forget(number);
+                loader.waiting.forget(number);
                 let symbols = responsibility.symbols().iter().map(|(symbol, _)| *symbol);
                 let group = uruk_session::DependenceGroup {
                     symbols: symbols.collect(),
@@ -263,7 +263,7 @@ impl Unit for WaitingData {
                 };
                 // A failure is reported to the waiting lookups.
                 let _ = responsibility.emit(&[group]);
-                core.retry_failed();
+                loader.retry_failed();
             }
             Err(error) => responsibility.fail(error.into()),
         }

@@ -185,7 +185,7 @@ impl Loader {
 impl Loader {
     /// The size of a module's variable, which LLVM computes.
     fn size_of(self: &Arc<Self>, dylib: &Dylib, name: &str) -> Result<Option<u64>, Error> {
-        let (core, dylib, name) = (Arc::clone(self), dylib.clone(), name.to_owned());
+        let (loader, dylib, name) = (Arc::clone(self), dylib.clone(), name.to_owned());
         let symbol = name.clone();
         let lost = move |message: &str| {
             Error::Codegen(CodegenError::Fatal {
@@ -195,7 +195,7 @@ impl Loader {
             })
         };
         sacrificial::sacrificial("uruk-size", lost, move || {
-            let layout = core.layout_of(&dylib, &name)?;
+            let layout = loader.layout_of(&dylib, &name)?;
             Ok(layout.map(|layout| layout.size))
         })
     }

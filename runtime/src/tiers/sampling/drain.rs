@@ -77,11 +77,11 @@ impl TierState {
         let name = String::from("uruk-samples");
         let open = self
             .serving
-            .work(self, self.engines(), |core: &Arc<TierState>| {
+            .work(self, self.engines(), |tiers: &Arc<TierState>| {
                 let _pass = gate::enter();
-                let source = core.open_sampler();
-                core.sampling.lock().opened(source);
-                core.counters.spent_aside(thread_time());
+                let source = tiers.open_sampler();
+                tiers.sampling.lock().opened(source);
+                tiers.counters.spent_aside(thread_time());
             });
         if let Err(cause) = thread::spawn(name, open) {
             info!(%cause, "no samples: counters alone say what is hot");

@@ -49,7 +49,7 @@ fn session() -> (Jit, BodyOf) {
     let id = jit.main().id_of("f").expect("a function");
     let body = {
         let _pass = gate::enter();
-        jit.core().body_of(id).expect("a body")
+        jit.session().body_of(id).expect("a body")
     };
     (jit, body)
 }
@@ -117,8 +117,8 @@ fn code_from_memory_calls_through_slots_and_reads_the_image() {
     let _pass = gate::enter();
     let mut compiled = Compiled::default();
     compiled.keeps_stack = true;
-    let core = jit.core();
-    let built = core.link(
+    let session = jit.session();
+    let built = session.link(
         &body,
         Tier::Baseline,
         compiled,
@@ -138,7 +138,7 @@ fn code_from_memory_calls_through_slots_and_reads_the_image() {
     drop(_pass);
     assert_eq!(called.join().expect("it returns"), 7 * 3 + 5 + 100);
     let _pass = gate::enter();
-    jit.core().discard(body.id, built.unit, built.code);
+    jit.session().discard(body.id, built.unit, built.code);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn what_code_from_memory_misses_is_named() {
     let (jit, body) = session();
     let _pass = gate::enter();
     let assembled = Some(assembled("nowhere"));
-    let built = jit.core().link(
+    let built = jit.session().link(
         &body,
         Tier::Baseline,
         Compiled::default(),
@@ -171,7 +171,7 @@ fn figures() {
         let start = std::time::Instant::now();
         for _ in 0..ROUNDS {
             let assembled = Some(assembled("g"));
-            let built = jit.core().link(
+            let built = jit.session().link(
                 &body,
                 Tier::Baseline,
                 Compiled::default(),
