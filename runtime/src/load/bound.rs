@@ -24,7 +24,7 @@ use crate::load::loader::Loader;
 pub(super) type ObjectSymbols = Vec<(usize, Vec<ObjectSymbol>)>;
 
 /// The inputs of an image, bound. None of their names is defined yet.
-pub(super) struct Bound {
+pub(super) struct BoundImage {
     image: Image,
     choice: Binding,
     object_symbols: ObjectSymbols,
@@ -38,7 +38,7 @@ impl Loader {
         tracker: &Tracker,
         mut image: Image,
         object_symbols: ObjectSymbols,
-    ) -> Result<Bound, Error> {
+    ) -> Result<BoundImage, Error> {
         let dylib = &tracker.dylib();
         image.number = self.images.fetch_add(1, Ordering::Relaxed);
         self.number_locals(tracker, &image)?;
@@ -48,7 +48,7 @@ impl Loader {
             let plan = &mut choice.plans[*file];
             self.plan_own(dylib, module.readers.summary(), plan, image.suffix());
         }
-        Ok(Bound {
+        Ok(BoundImage {
             image,
             choice,
             object_symbols,
@@ -60,10 +60,10 @@ impl Loader {
     pub(super) fn enter(
         self: &Arc<Self>,
         tracker: &Tracker,
-        bound: Bound,
+        bound: BoundImage,
         mode: Mode,
     ) -> Result<Image, Error> {
-        let Bound {
+        let BoundImage {
             mut image,
             choice,
             object_symbols,

@@ -78,9 +78,8 @@ fn replace_in_turn(
             let _shield = Shield::raise();
             quiet::scrub_stack();
             let what = replacement.name.clone();
-            let commit =
-                move |replacing: &Arc<Replacing>| Ok(replacing.commit_set(changes, way, level));
-            let done = replacing.on_compile_thread(what, commit);
+            let done =
+                replacing.on_compile_thread(what, move |it| Ok(it.commit_set(changes, way, level)));
             done.unwrap_or_else(|cause| Err((cause, Vec::new())))
         }
     };
