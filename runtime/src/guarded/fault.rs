@@ -204,41 +204,64 @@ pub(super) fn is_jitted(pc: u64) -> bool {
     uruk_unwind::covers(pc)
 }
 
-/// Makes the thread continue below its guard, if the fault is a guard's.
+/// The kernel's report of an instruction that faulted.
+#[derive(Clone, Copy)]
+struct Report {
+    pc: u64,
+    sp: u64,
+    /// Whether the signal is one of memory accesses; then `address` was accessed.
+    memory: bool,
+    address: u64,
+    /// The processor's error code of a page fault.
+    error: u64,
+}
+
+impl Report {
+    fn read(signal: c_int, info: &libc::siginfo_t, context: &libc::ucontext_t) -> Report {
+        let register = |which: c_int| context.uc_mcontext.gregs[which as usize] as u64;
+        Report {
+            pc: register(libc::REG_RIP),
+            sp: register(libc::REG_RSP),
+            memory: matches!(signal, libc::SIGSEGV | libc::SIGBUS),
+            // SAFETY: these signals carry an address.
+            address: unsafe { info.si_addr() } as u64,
+            error: register(libc::REG_ERR),
+        }
+    }
+
+    /// An address in the instruction that faulted, and false; if an instruction is being fetched
+    /// from memory without code of a session, one in the call that led there, and true.
+    fn code(self, signal: c_int) -> (u64, bool) {
+        if self.memory && self.address == self.pc && !is_jitted(self.pc) {
+            // SAFETY: the return address that a call has just pushed, if it was a call; the stack is
+            // readable there, or the fault would be another one.
+            let back = unsafe { *(self.sp as *const u64) };
+            return (back.wrapping_sub(1), true);
+        }
+        // A trap is reported at the address behind its instruction.
+        let behind = u64::from(signal == libc::SIGTRAP);
+        (self.pc.wrapping_sub(behind), false)
+    }
+}
+
+/// Makes the thread continue below its guard, if the fault is a guard's. Runs in a signal handler,
+/// with all that it calls: nothing may allocate or take a lock.
 fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -> bool {
     // The signal was sent by `kill` or similar.
     if info.si_code <= 0 {
         return false;
     }
-    let registers = &context.uc_mcontext.gregs;
-    let register = |which: c_int| registers[which as usize] as u64;
-    let (pc, sp) = (register(libc::REG_RIP), register(libc::REG_RSP));
-    let memory = matches!(signal, libc::SIGSEGV | libc::SIGBUS);
-    // SAFETY: these signals carry an address.
-    let address = unsafe { info.si_addr() } as u64;
-    let error = register(libc::REG_ERR);
-    if memory && mended(address, error, pc) {
+    let report = Report::read(signal, info, context);
+    let Report { address, error, .. } = report;
+    if report.memory && mended(address, error, report.pc) {
         return true;
     }
-    // The address behind the instruction, where a trap is reported.
-    let within = if signal == libc::SIGTRAP {
-        pc.wrapping_sub(1)
-    } else {
-        pc
-    };
-    let fetch = memory && address == pc && !is_jitted(pc);
-    // Thread-locals come last: they may be created at their first use.
-    let code = match fetch {
-        // SAFETY: the return address that a call has just pushed, if it was a call; the stack is
-        // readable there, or the fault would be another one.
-        true => unsafe { *(sp as *const u64) }.wrapping_sub(1),
-        false => within,
-    };
-    let jitted = is_jitted(code);
-    if !jitted && !fetch {
+    let (code, fetch) = report.code(signal);
+    if !fetch && !is_jitted(code) {
         return false;
     }
-    let Some(guard) = chain::at(sp) else {
+    // Thread-locals come last: they may be created at their first use.
+    let Some(guard) = chain::at(report.sp) else {
         return false;
     };
     if !guard.is_open() {
@@ -246,6 +269,34 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
     }
     // SAFETY: its own thread's.
     let addresses = unsafe { &mut *guard.addresses.get() };
+    if !note_stack(addresses, context, report, (code, fetch), guard.stack()) {
+        return false;
+    }
+    let is_end = || crate::guarded::stacks::is_end(address, report.sp, NEAR);
+    guard.caught.set(Caught::Fault(Fault {
+        signal,
+        code: info.si_code,
+        address,
+        error,
+        stack: report.memory && !fetch && is_end(),
+    }));
+    let registers = &mut context.uc_mcontext.gregs;
+    registers[libc::REG_RIP as usize] = landing_address() as i64;
+    registers[libc::REG_RDI as usize] = guard.landing() as i64;
+    // A handler begins with the direction flag clear; the code that continues must find it so.
+    registers[libc::REG_EFL as usize] &= !(1 << 10);
+    true
+}
+
+/// Notes the stack of a fault up to the guarded call below `stack`; returns whether that call led
+/// to it. If not, addresses and registers are as before.
+fn note_stack(
+    addresses: &mut Addresses,
+    context: &mut libc::ucontext_t,
+    Report { pc, sp, .. }: Report,
+    (code, fetch): (u64, bool),
+    stack: u64,
+) -> bool {
     let registers = &mut context.uc_mcontext.gregs;
     if fetch {
         addresses.add(pc);
@@ -255,30 +306,18 @@ fn take(signal: c_int, info: &libc::siginfo_t, context: &mut libc::ucontext_t) -
         registers[libc::REG_RSP as usize] = (sp + 8) as i64;
     }
     compiler_fence(Ordering::SeqCst);
-    let is_ours = match note_from(addresses, code, guard.stack()) {
+    let is_ours = match note_from(addresses, code, stack) {
         Reached::Elsewhere => false,
-        Reached::Guard => jitted || addresses.none(is_jitted),
-        Reached::Unknown => jitted,
+        Reached::Guard => is_jitted(code) || addresses.none(is_jitted),
+        Reached::Unknown => is_jitted(code),
     };
     if !is_ours {
         // Called by a library, which JIT'd code has called; or on a fiber without a guard.
         *addresses = Addresses::NONE;
         registers[libc::REG_RIP as usize] = pc as i64;
         registers[libc::REG_RSP as usize] = sp as i64;
-        return false;
     }
-    guard.caught.set(Caught::Fault(Fault {
-        signal,
-        code: info.si_code,
-        address,
-        error,
-        stack: memory && !fetch && crate::guarded::stacks::is_end(address, sp, NEAR),
-    }));
-    registers[libc::REG_RIP as usize] = landing_address() as i64;
-    registers[libc::REG_RDI as usize] = guard.landing() as i64;
-    // A handler begins with the direction flag clear; the code that continues must find it so.
-    registers[libc::REG_EFL as usize] &= !(1 << 10);
-    true
+    is_ours
 }
 
 /// Notes the callers: the stack from the first frame of JIT'd code on, up to `stack`.

@@ -94,14 +94,8 @@ fn replace_in_turn(
     // The caller is not in a loop: clear the addresses that the work above left on this stack.
     quiet::scrub_stack();
     let loops = replacing.lead(osr, members, looping, &done.old);
-    let replaced = done.finish(
-        (replacing, handle),
-        names,
-        &replacement,
-        begun,
-        skipped,
-        loops,
-    );
+    let session = (replacing, handle);
+    let replaced = done.finish(session, names, &replacement, begun, skipped, loops);
     Ok(replaced)
 }
 
