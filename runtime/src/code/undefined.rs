@@ -25,11 +25,11 @@ use crate::code::known::Known;
 use crate::fork::gate;
 use std::collections::HashMap;
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 
 /// Functions whose names were undefined; see the module.
 #[derive(Default)]
-pub(crate) struct Undefined(Mutex<State>);
+pub(crate) struct Undefined(Mutex<State, ranks::Undefined>);
 
 #[derive(Default)]
 struct State {

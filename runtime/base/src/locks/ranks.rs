@@ -59,5 +59,4 @@ ranks! {
     7 CodeDirectoryFunctions "CodeDirectory.functions",
     7 VersionsRecords "Versions.records",
     7 Heap "Inner.state of the heap",
-    8 FunctionVersions "FunctionVersions",
 }
