@@ -58,5 +58,5 @@ ranks! {
     6 ContinuationsWatched "Continuations.watched",
     7 CodeDirectoryFunctions "CodeDirectory.functions",
     7 VersionsRecords "Versions.records",
-    7 Heap "Inner.state of the heap",
+    7 Heap "Inner.state",
 }
