@@ -37,7 +37,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
     ("tiering", &["uruk-base"]),
     ("profiler", &["uruk-base", "uruk-files"]),
     ("runtime/tools", &["uruk-base", "uruk-files"]),
-    ("runtime/live", &["uruk", "uruk-files"]),
+    ("runtime/live", &["uruk", "uruk-base", "uruk-files"]),
     ("runtime/live/preload", &["uruk", "uruk-live"]),
     (
         "runtime/command",

@@ -1,9 +1,9 @@
 //! Counts the readers of a pool: those that are lent, and those of large modules that wait.
 
-use uruk_base::locks::{Condvar, Mutex, MutexGuard};
+use uruk_base::locks::{Condvar, Mutex, MutexGuard, ranks};
 
 pub(crate) struct Ledger {
-    live: Mutex<usize>,
+    live: Mutex<usize, ranks::LedgerLive>,
     returned: Condvar,
 }
 

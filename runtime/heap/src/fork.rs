@@ -43,7 +43,7 @@ impl Heap {
     pub fn before_fork(&self) {
         let inner = &*self.inner;
         if inner.fork_owner.load(Ordering::Relaxed) != thread_mark() {
-            self.keep(inner.lock());
+            self.keep(inner.lock_for_fork());
         }
     }
 

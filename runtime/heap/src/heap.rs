@@ -10,11 +10,12 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use rustix::io::Errno;
+use uruk_base::locks::{Ordered, ranks};
 
 use crate::config::{Backing, BackingChoice, Freed, HeapConfig};
 use crate::draft::Draft;
@@ -126,6 +127,26 @@ pub(crate) struct Inner {
     pub(crate) limit: Option<usize>,
     pub(crate) freed: Freed,
     state: Mutex<State>,
+}
+
+/// The lock, with its place in the order of locks.
+pub(crate) struct StateGuard<'a> {
+    state: MutexGuard<'a, State>,
+    _order: Ordered,
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
 }
 
 pub(crate) type ForkGuard = ManuallyDrop<MutexGuard<'static, State>>;
@@ -370,7 +391,17 @@ impl Inner {
 
     /// The bookkeeping. A panic under the lock is a bug of ours; continuing with the state is
     /// better than ending the process.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> StateGuard<'_> {
+        let order = Ordered::wait::<State, ranks::Heap>();
+        StateGuard {
+            state: self.lock_for_fork(),
+            _order: order,
+        }
+    }
+
+    /// Like [`Inner::lock`], for a thread that forks: no other thread waits for a lock meanwhile, so
+    /// the order of locks does not matter.
+    pub(crate) fn lock_for_fork(&self) -> MutexGuard<'_, State> {
         uruk_base::locks::check();
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use uruk_base::locks::{Leaf, Ordered};
+
 /// A value behind a lock.
 #[derive(Debug, Default)]
 pub struct Locked<T>(Mutex<T>);
@@ -19,7 +21,10 @@ impl<T> Locked<T> {
 
     /// Runs `work` with the value, under the lock. `work` must not take another lock or wait.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        uruk::live::uncopied(|| work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        uruk::live::uncopied(|| {
+            let _order = Ordered::wait::<T, Leaf>();
+            work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        })
     }
 }
 

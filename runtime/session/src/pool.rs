@@ -33,7 +33,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use uruk_base::locks::Covered;
+use uruk_base::locks::{Covered, ranks};
 
 pub use config::PoolConfig;
 pub use parts::Waiter;
@@ -58,7 +58,7 @@ struct Shared {
     on_panic: PanicHook,
     gate: Gate,
     running: Running,
-    inner: Mutex<PoolState>,
+    inner: Mutex<PoolState, ranks::PoolInner>,
 }
 
 /// A handle to the threads; the clones are one pool.

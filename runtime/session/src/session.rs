@@ -11,7 +11,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use uruk_base::locks::Covered;
+use uruk_base::locks::{Covered, ranks};
 
 use crate::error::SessionError;
 use crate::gate::InsideGate;
@@ -51,7 +51,7 @@ impl fmt::Debug for SessionConfig {
 struct Inner {
     symbols: Arc<SymbolPool>,
     pool: Pool,
-    state: Mutex<State>,
+    state: Mutex<State, ranks::SessionState>,
     reporter: Reporter,
     on_tracker_event: Option<TrackerHook>,
 }

@@ -19,27 +19,34 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64};
 
 #[cfg(loom)]
 use loom::sync as raw;
+use std::marker::PhantomData;
 #[cfg(not(loom))]
 use std::sync as raw;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use uruk_base::locks::{Covered, uncovered};
+#[cfg(not(loom))]
+use uruk_base::locks::Ordered;
+use uruk_base::locks::{Covered, Leaf, Rank, uncovered};
 
 /// A lock that is not poisoned by panics.
-#[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(raw::Mutex<T>);
+#[derive(Debug)]
+pub(crate) struct Mutex<T, R: Rank = Leaf>(raw::Mutex<T>, PhantomData<fn() -> R>);
 
-impl<T> Mutex<T> {
+impl<T, R: Rank> Mutex<T, R> {
     pub(crate) fn new(value: T) -> Self {
-        Self(raw::Mutex::new(value))
+        Self(raw::Mutex::new(value), PhantomData)
     }
 
     #[inline]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         let covered = Covered::ensure();
+        #[cfg(not(loom))]
+        let order = Ordered::wait::<T, R>();
         MutexGuard {
             guard: self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            #[cfg(not(loom))]
+            _order: order,
             _covered: covered,
         }
     }
@@ -49,6 +56,9 @@ impl<T> Mutex<T> {
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     guard: raw::MutexGuard<'a, T>,
+    /// Not under loom, whose threads share one thread of the system.
+    #[cfg(not(loom))]
+    _order: Ordered,
     _covered: Covered,
 }
 

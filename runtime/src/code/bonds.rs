@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_session::{Resource, Tracker, TrackerKey};
 
 /// Time between looks at an image that is being added.
@@ -15,7 +15,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// The images that are bound to one.
 #[derive(Default)]
 pub(crate) struct Bonds {
-    state: Mutex<BondState>,
+    state: Mutex<BondState, ranks::BondsState>,
     /// The tracker of the names that may remain.
     pub(crate) names: OnceLock<TrackerKey>,
 }

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use uruk_base::allocated::of_arc;
-use uruk_base::locks::Mutex;
+use uruk_base::locks::{Mutex, ranks};
 use uruk_codegen::{is_shared, stays_with_code};
 use uruk_heap::{Heap, Pool, Sealed};
 use uruk_link::{Constant, Laid, Need, Referent, Resolved};
@@ -37,7 +37,7 @@ use crate::error::Error;
 /// The constants of one module.
 #[derive(Debug, Default)]
 pub(crate) struct Constants {
-    held: Mutex<HashMap<ConstantKey, PlacedConstant>>,
+    held: Mutex<HashMap<ConstantKey, PlacedConstant>, ranks::ConstantsHeld>,
 }
 
 /// Owner of the constants of a module, and of modules that only replaced functions of it.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, RwLock};
+use uruk_base::locks::{Mutex, RwLock, ranks};
 use uruk_codegen::{CodegenError, ReadingRoom};
 use uruk_heap::{Heap, HeapConfig};
 use uruk_session::Dylib;
@@ -56,21 +56,21 @@ use uruk_base::VersionId;
 
 /// All code of a session; see the module.
 pub(crate) struct CodeDirectory {
-    pub(crate) process: Arc<RwLock<Process>>,
+    pub(crate) process: Arc<RwLock<Process, ranks::CodeDirectoryProcess>>,
     pub(crate) names: Names,
     /// The dylib of programs, and of modules added to no other.
     pub(crate) main: Dylib,
     /// Number of images so far. Local names carry the number of their image, or the number of a
     /// removed image, used again (`code::suffix`).
     pub(crate) images: AtomicU64,
-    pub(crate) functions: RwLock<FunctionTable>,
+    pub(crate) functions: RwLock<FunctionTable, ranks::CodeDirectoryFunctions>,
     /// Modules that were read.
     pub(crate) modules: Modules,
     pub(crate) objects: Objects,
     /// Counts units with stubs.
     pub(crate) units: AtomicU64,
     /// Code that units linked for functions, until their first call finds it ready.
-    pub(crate) linked: Mutex<HashMap<FunctionId, ObjectCode>>,
+    pub(crate) linked: Mutex<HashMap<FunctionId, ObjectCode>, ranks::CodeDirectoryLinked>,
     /// Why functions have no code.
     pub(super) causes: Causes,
     /// Threads for code of embedders.
@@ -84,7 +84,7 @@ pub(crate) struct CodeDirectory {
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
     pub(crate) removed: Removed,
-    pub(crate) dump_asm: RwLock<Vec<String>>,
+    pub(crate) dump_asm: RwLock<Vec<String>, ranks::CodeDirectoryDumpAsm>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
     /// Whether images are in the list of `dl_iterate_phdr`.

@@ -35,7 +35,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_session::{Dylib, DylibId, Resource, Tracker, TrackerEvent, TrackerKey};
 
 use crate::code::bonds::Bonds;
@@ -76,7 +76,7 @@ pub(crate) struct ImageGone;
 
 /// The lives of a session's images, by the trackers they are under.
 #[derive(Clone, Default)]
-pub(crate) struct Lives(Arc<Mutex<LifeTable>>);
+pub(crate) struct Lives(Arc<Mutex<LifeTable, ranks::Lives>>);
 
 #[derive(Default)]
 struct LifeTable {

@@ -5,7 +5,7 @@ use crate::code::life::Life;
 use crate::code::module::Module;
 use std::sync::{Arc, Weak};
 use uruk_base::allocated::of_vec;
-use uruk_base::locks::Mutex;
+use uruk_base::locks::{Mutex, ranks};
 
 /// A module, the life of its image, and its constants, as far as they exist.
 pub(super) type KnownModule = (
@@ -16,7 +16,7 @@ pub(super) type KnownModule = (
 
 /// The modules of a session.
 #[derive(Default)]
-pub(crate) struct Modules(Mutex<Vec<Read>>);
+pub(crate) struct Modules(Mutex<Vec<Read>, ranks::Modules>);
 
 /// A module, with the parts that outlive it as long as its image or versions exist.
 struct Read {

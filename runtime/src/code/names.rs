@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use uruk_base::FunctionId;
-use uruk_base::locks::RwLock;
+use uruk_base::locks::{RwLock, ranks};
 use uruk_codegen::BODY_PREFIX;
 use uruk_session::{
     AbsoluteSymbols, Dylib, Flags, GeneratorRequest, Lookup, PoolConfig, Session, SessionConfig,
@@ -122,7 +122,7 @@ impl Names {
     /// A session whose host dylib answers with `process`.
     pub(crate) fn new(
         stubs: &Arc<StubTable>,
-        process: Arc<RwLock<Process>>,
+        process: Arc<RwLock<Process, ranks::CodeDirectoryProcess>>,
         reporter: Option<Reporter>,
     ) -> Result<Names, SessionError> {
         // The library's own workers do all compiling; lookups run inline on them.
@@ -390,7 +390,7 @@ fn stub_limit(stubs: &StubTable) -> usize {
 /// out: their address would be the calling thread's own.
 fn define_from_process(
     ask: &GeneratorRequest,
-    process: &RwLock<Process>,
+    process: &RwLock<Process, ranks::CodeDirectoryProcess>,
 ) -> Result<(), SessionError> {
     let _pass = gate::enter();
     let process = process.read();

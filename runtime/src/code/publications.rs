@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk_base::FunctionId;
-use uruk_base::locks::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use uruk_base::locks::{RwLock, RwLockReadGuard, RwLockWriteGuard, ranks};
 
 /// The latest commit of each replaced function.
 #[derive(Default)]
@@ -69,7 +69,7 @@ impl Committing<'_> {
 pub(crate) struct Publications {
     /// Number of the latest commit. Changes under `stale` only.
     epoch: AtomicU64,
-    stale: RwLock<LatestCommits>,
+    stale: RwLock<LatestCommits, ranks::PublicationsStale>,
 }
 
 impl Publications {

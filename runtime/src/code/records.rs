@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use uruk_base::allocated::{of_arc, of_map, of_slice, of_vec};
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_heap::Sealed;
 use uruk_reclaim::IdMap;
@@ -94,9 +94,9 @@ impl Past {
 #[derive(Default)]
 pub(crate) struct Versions {
     pub(crate) ids: Arc<VersionIds>,
-    records: Mutex<IdMap<u32, FunctionRecord>>,
+    records: Mutex<IdMap<u32, FunctionRecord>, ranks::VersionsRecords>,
     /// Functions that keep their first version, by index, with the reason.
-    fixed: Mutex<HashMap<u32, Staying>>,
+    fixed: Mutex<HashMap<u32, Staying>, ranks::VersionsFixed>,
     /// Native code of functions, by index. It is kept independently of versions.
     natives: Mutex<IdMap<u32, Native>>,
     numbers: Mutex<Numbers>,

@@ -24,7 +24,7 @@ use crate::fork::gate;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use uruk_base::FunctionId;
-use uruk_base::locks::Mutex;
+use uruk_base::locks::{Mutex, ranks};
 use uruk_session::DylibId;
 
 /// Keeps the stub of a function for its handles.
@@ -34,7 +34,7 @@ pub(crate) struct Lease;
 /// Stubs that wait until nothing references them.
 #[derive(Default)]
 pub(crate) struct WaitingStubs {
-    stubs: Mutex<StubsToRecycle>,
+    stubs: Mutex<StubsToRecycle, ranks::WaitingStubs>,
     leases: Mutex<HashMap<FunctionId, Weak<Lease>>>,
 }
 

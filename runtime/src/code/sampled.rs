@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use uruk_base::locks::RwLock;
+use uruk_base::locks::{RwLock, ranks};
 use uruk_base::{FunctionId, VersionId};
 use uruk_profiler::{AddressMap, Found};
 
@@ -18,7 +18,7 @@ pub(crate) struct SampleMap(Option<Ranges>);
 struct Ranges {
     own: AddressMap,
     /// Maps of native code, in the order in which its parts became known.
-    native: RwLock<Vec<(Range<u64>, Arc<AddressMap>)>>,
+    native: RwLock<Vec<(Range<u64>, Arc<AddressMap>)>, ranks::SampleMapNative>,
 }
 
 impl SampleMap {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tracing::warn;
 use uruk_base::Tier;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_heap::{PAGE, StubRegion};
 use uruk_link::Linked;
 use uruk_tools::symfile::{Frames, Symbol};
@@ -72,7 +72,7 @@ pub(crate) struct Tools {
     any: bool,
     lines: bool,
     variables: bool,
-    open: Mutex<Open>,
+    open: Mutex<Open, ranks::ToolsOpen>,
 }
 
 /// A body that was linked.

@@ -25,11 +25,11 @@ use crate::code::known::KnownFunctions;
 use crate::fork::gate;
 use std::collections::HashMap;
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 
 /// Functions whose names were undefined; see the module.
 #[derive(Default)]
-pub(crate) struct Undefined(Mutex<UndefinedState>);
+pub(crate) struct Undefined(Mutex<UndefinedState, ranks::Undefined>);
 
 #[derive(Default)]
 struct UndefinedState {

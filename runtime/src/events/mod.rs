@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 pub use uruk_base::Tier;
-use uruk_base::locks::RwLock;
+use uruk_base::locks::{RwLock, ranks};
 use uruk_base::{FunctionId, Variant};
 use uruk_report::Recorder;
 use uruk_tiering::tuning::{Interval, Verdict};
@@ -313,7 +313,7 @@ pub(crate) struct Events {
     start_ns: u64,
     recorder: OnceLock<Recorder>,
     any: AtomicBool,
-    listeners: RwLock<Vec<Listener>>,
+    listeners: RwLock<Vec<Listener>, ranks::EventsListeners>,
 }
 
 impl Default for Events {

@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, OnceLock};
 
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 
 use super::{Handler, register_at_exit, thread_end};
 use crate::code::directory::directories;
@@ -44,7 +44,7 @@ struct Registered {
     forgettable: BTreeSet<u64>,
 }
 
-static REGISTERED: Mutex<Registered> = Mutex::new(Registered {
+static REGISTERED: Mutex<Registered, ranks::Registered> = Mutex::new(Registered {
     count: 0,
     keys: BTreeMap::new(),
     forgettable: BTreeSet::new(),

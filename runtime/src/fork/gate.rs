@@ -36,7 +36,7 @@ use std::mem::ManuallyDrop;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use uruk_base::locks::Cover;
+use uruk_base::locks::{Cover, Ordered, ranks};
 
 use super::shield::{self, Shield};
 use super::{thread, unseen};
@@ -87,6 +87,8 @@ impl GateState {
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, GateState> {
         debug_assert!(!shield::is_interruptible(), "a handler would find it held");
+        // Only the forking thread takes other locks under this one: see `close`.
+        drop(in_order());
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -296,6 +298,11 @@ pub(crate) fn leave_lost() {
     }
 }
 
+/// Checks and records the place of the gate's lock in the order of locks.
+fn in_order() -> Ordered {
+    Ordered::wait::<GateState, ranks::Gate>()
+}
+
 /// Waits until no other thread is inside and `may_fork` is true, and keeps all out; `interrupt`
 /// ends compiles that take long.
 pub(super) fn close(
@@ -304,6 +311,8 @@ pub(super) fn close(
 ) -> (MutexGuard<'static, GateState>, Cover) {
     let own = usize::from(uruk_base::locks::covers() != 0);
     let mut state = GATE.lock();
+    // Dropped once all others are outside: then no thread waits for a lock of the forking thread.
+    let _order = in_order();
     state.begun += 1;
     let mut closed = GATE.wait(state, own, Some(PATIENCE));
     let cover = Cover::new();

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use uruk_base::locks::Mutex;
+use uruk_base::locks::{Mutex, ranks};
 use uruk_stubs::landing_address;
 
 use crate::error::trap::TrapKind;
@@ -67,7 +67,7 @@ struct Thread {
     asks: EndRequests,
     /// Whether code of the innermost guarded call counts fuel.
     looks: AtomicBool,
-    timer: Mutex<Timer>,
+    timer: Mutex<Timer, ranks::ThreadTimer>,
     /// The timer's number plus one, without the lock, for the thread and its handlers.
     armed_by: AtomicU64,
     /// The process that owns the timer, likewise.

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use uruk_base::locks::Mutex;
+use uruk_base::locks::{Mutex, ranks};
 
 use crate::fork::gate;
 use crate::load::hooks::{Destructors, Schedule};
@@ -16,8 +16,8 @@ pub(crate) struct Loader {
     /// Inputs that were added before the definitions that they need.
     pub(crate) waiting: WaitingInputs,
     /// Constructors of images.
-    pub(crate) schedule: Mutex<Schedule>,
-    pub(crate) destructors: Mutex<Destructors>,
+    pub(crate) schedule: Mutex<Schedule, ranks::LoaderSchedule>,
+    pub(crate) destructors: Mutex<Destructors, ranks::LoaderDestructors>,
     /// Limits for reading inputs in another process first; not set if inputs are trusted.
     pub(crate) untrusted: OnceLock<InputLimits>,
     compiler: Arc<Compiler>,

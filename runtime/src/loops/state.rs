@@ -12,12 +12,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_codegen::{Heads, Reason};
 
 /// The state of a session's continuations.
 pub(crate) struct Continuations {
-    pub(crate) watched: Mutex<List>,
+    pub(crate) watched: Mutex<List, ranks::ContinuationsWatched>,
     pub(crate) ended: Arc<Ended>,
     /// Stubs of removed continuations.
     pub(crate) free: Mutex<Vec<FunctionId>>,
@@ -26,7 +26,7 @@ pub(crate) struct Continuations {
     /// Functions of which no loop can be left, by index, with the first reason.
     stuck: Mutex<HashMap<u32, Reason>>,
     /// Functions for which continuations are forbidden, by index.
-    forbidden: Mutex<HashSet<u32>>,
+    forbidden: Mutex<HashSet<u32>, ranks::ContinuationsForbidden>,
     /// Continuations that were offered.
     pub(crate) offered: AtomicU64,
     /// How often loops of freed versions were left.

@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tracing::{debug, error, warn};
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_base::{FunctionId, VersionId};
 use uruk_heap::HeapError;
 use uruk_reclaim::{BlockId, Config, Engine, Kind, Nanos, Step};
@@ -72,7 +72,7 @@ const RENEWED_AFTER: u64 = 64;
 
 /// State of the memory of a session's code.
 pub(crate) struct Reclaim {
-    state: Mutex<ReclaimerState>,
+    state: Mutex<ReclaimerState, ranks::ReclaimState>,
     /// Requests up to this one are done.
     answered: AtomicU64,
     /// Why no code is freed, if that is so.

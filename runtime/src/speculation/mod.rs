@@ -61,7 +61,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_codegen::{Cancellation, ModulePlan, Sketch};
 use uruk_tiering::foresight::Foresight;
 
@@ -172,7 +172,7 @@ pub(crate) struct Speculation {
     /// Number of threads that rest because they had no processor. Relaxed: a hint.
     resting: AtomicUsize,
     front: Mutex<Front>,
-    mind: Mutex<Mind>,
+    mind: Mutex<Mind, ranks::SpeculationMind>,
     /// The layer below.
     pub(crate) continuations: Arc<Continuations>,
     end: gate::End,

@@ -51,7 +51,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
 use tracing::debug;
-use uruk_base::locks::Mutex;
+use uruk_base::locks::{Mutex, ranks};
 use uruk_link::Linked;
 use uruk_reclaim::{Config, Stacks};
 
@@ -82,7 +82,7 @@ pub(crate) struct StackSearch {
     pair: AtomicU8,
     /// A cause that was not reported yet.
     cause: Mutex<Option<String>>,
-    known: Mutex<CheckedCode>,
+    known: Mutex<CheckedCode, ranks::StackSearchKnown>,
     /// Functions whose instructions were checked. Statistics.
     decoded: AtomicU64,
 }

@@ -40,7 +40,7 @@ mod look;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_base::{FunctionId, VersionId};
 use uruk_tiering::Cold;
 
@@ -55,7 +55,7 @@ const LEFT: u64 = 20;
 /// The state of a session's code budget.
 pub(crate) struct Eviction {
     budget: Option<u64>,
-    state: Mutex<EvictionState>,
+    state: Mutex<EvictionState, ranks::EvictionState>,
     /// New code since the last look.
     arrivals: Mutex<Vec<(FunctionId, u64)>>,
     /// Bytes in `arrivals`. Relaxed: written under its lock.

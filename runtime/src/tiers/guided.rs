@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::debug;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_base::{FunctionId, VersionId};
 use uruk_codegen::{Probes, Profile};
 
@@ -73,7 +73,7 @@ struct ProfileState {
 /// The profiles of a session.
 #[derive(Default)]
 pub(crate) struct Profiles {
-    state: Mutex<ProfileState>,
+    state: Mutex<ProfileState, ranks::ProfilesState>,
 }
 
 /// The next step of a job.

@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_base::{FunctionId, Nanos, Tier, Tiers, VersionId};
 use uruk_codegen::warm;
 use uruk_tiering::{Controller, FirstCode};
@@ -62,7 +62,7 @@ pub(crate) struct TierState {
     pub(crate) eviction: Eviction,
     pub(crate) sampling: Sampling,
     pub(crate) profiles: Profiles,
-    control: Mutex<Control>,
+    control: Mutex<Control, ranks::TierStateControl>,
     jobs: Mutex<Jobs>,
     /// When the controller's thread looks again, in ns since the session was made; `u64::MAX` while
     /// it is awake. A hint: a thread that sees too late a time wakes it in vain.

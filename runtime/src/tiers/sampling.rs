@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_profiler::{Choice, Sampler, Settings, Sizes, Summary};
 use uruk_reclaim::Edge;
 
@@ -55,7 +55,7 @@ pub(crate) struct Sampling {
     taken: AtomicU64,
     /// The same, with those elsewhere, scaled to the usual rate.
     pub(crate) usual: AtomicU64,
-    state: Mutex<SamplingState>,
+    state: Mutex<SamplingState, ranks::SamplingState>,
 }
 
 #[derive(Default)]

@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use uruk_base::FunctionId;
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
 
 /// Functions whose counters fit into a chunk.
@@ -52,7 +52,7 @@ impl Count {
 #[derive(Default)]
 pub(crate) struct Counts {
     /// Chunks by function index divided by [`PER_CHUNK`]; made when first needed.
-    chunks: Mutex<Vec<Option<Sealed>>>,
+    chunks: Mutex<Vec<Option<Sealed>>, ranks::CountsChunks>,
 }
 
 impl Counts {

@@ -12,11 +12,11 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use uruk_base::locks::thread_mark;
+use uruk_base::locks::{Leaf, Ordered, thread_mark};
 
 use crate::index::{Index, Writer};
 use crate::libgcc;
@@ -204,7 +204,37 @@ impl Changes {
     }
 }
 
-fn changes() -> MutexGuard<'static, Changes> {
+fn changes() -> ChangesGuard {
+    let order = Ordered::wait::<Changes, Leaf>();
+    ChangesGuard {
+        changes: changes_for_fork(),
+        _order: order,
+    }
+}
+
+/// The mutex with its place in the order of locks.
+struct ChangesGuard {
+    changes: MutexGuard<'static, Changes>,
+    _order: Ordered,
+}
+
+impl Deref for ChangesGuard {
+    type Target = Changes;
+
+    fn deref(&self) -> &Changes {
+        &self.changes
+    }
+}
+
+impl DerefMut for ChangesGuard {
+    fn deref_mut(&mut self) -> &mut Changes {
+        &mut self.changes
+    }
+}
+
+/// The mutex for a thread that forks: no other thread waits for a lock meanwhile, so the order of
+/// locks does not matter.
+fn changes_for_fork() -> MutexGuard<'static, Changes> {
     uruk_base::locks::check();
     CHANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -276,7 +306,7 @@ pub fn before_fork() {
     if FORK.owner.load(Ordering::Relaxed) == thread_mark() {
         return;
     }
-    keep(changes());
+    keep(changes_for_fork());
 }
 
 /// Like [`before_fork`], if the mutex is free. It is for a child of a `fork` without that call, in

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
+use super::order::{Ordered, Rank};
+
 thread_local! {
     /// Covers of this thread.
     static COVERS: Cell<usize> = const { Cell::new(0) };
@@ -101,7 +103,7 @@ pub fn uncovered<R>(work: impl FnOnce() -> R) -> R {
 /// Removes all covers of the calling thread; returns their number. The thread must hold no lock.
 pub fn lay_down() -> usize {
     if HELD.get() != 0 && is_demanded() {
-        give_up("covers are laid down under a lock");
+        give_up("covers are laid down under a lock", FORKS);
     }
     COVERS.replace(0)
 }
@@ -126,7 +128,7 @@ pub fn held() -> usize {
 #[inline]
 pub fn check() {
     if cfg!(debug_assertions) && COVERS.get() == 0 && is_demanded() {
-        give_up("a lock is taken without a cover");
+        give_up("a lock is taken without a cover", FORKS);
     }
 }
 
@@ -143,7 +145,7 @@ impl Cover {
     )]
     pub fn new() -> Cover {
         if cfg!(debug_assertions) && INTERRUPTIBLE.get().is_some_and(|is| is()) {
-            give_up("a cover is made where a handler may interrupt");
+            give_up("a cover is made where a handler may interrupt", FORKS);
         }
         COVERS.set(COVERS.get() + 1);
         Cover(PhantomData)
@@ -162,7 +164,8 @@ impl Drop for Cover {
         let left = COVERS.get() - 1;
         let held = HELD.get();
         if left == 0 && held != 0 && is_demanded() {
-            give_up(&format!("{held} locks are held when the last cover goes"));
+            let what = format!("{held} locks are held when the last cover goes");
+            give_up(&what, FORKS);
         }
         COVERS.set(left);
     }
@@ -170,15 +173,35 @@ impl Drop for Cover {
 
 /// Counts one lock as held while it lives.
 #[derive(Debug)]
-pub(crate) struct Held(PhantomData<*const ()>);
+pub(crate) struct Held {
+    order: Ordered,
+}
 
 impl Held {
-    /// Counts the lock; call it before the lock is taken.
+    /// Counts the lock of a `T`; to be called before the thread waits for the lock.
     #[inline]
-    pub(crate) fn new() -> Held {
+    pub(crate) fn wait<T, R: Rank>() -> Held {
         check();
+        Held::with(Ordered::wait::<T, R>())
+    }
+
+    /// Like [`Held::wait`], for an attempt.
+    #[inline]
+    pub(crate) fn tried<T, R: Rank>() -> Held {
+        check();
+        Held::with(Ordered::tried::<T, R>())
+    }
+
+    /// Checks that the thread may wait for this lock again, after it unlocked it.
+    #[inline]
+    pub(crate) fn wait_again(&self) {
+        self.order.wait_again();
+    }
+
+    #[inline]
+    fn with(order: Ordered) -> Held {
         HELD.set(HELD.get() + 1);
-        Held(PhantomData)
+        Held { order }
     }
 }
 
@@ -193,15 +216,19 @@ fn is_demanded() -> bool {
     cfg!(debug_assertions) && INTERRUPTIBLE.get().is_some()
 }
 
+/// Reason for a cover.
+const FORKS: &str = "a child of fork may find it locked, or a handler wait for it";
+
+/// Ends the process with a message: `what` happened on this thread, which is wrong because of `why`.
 #[cold]
-fn give_up(what: &str) -> ! {
+pub(super) fn give_up(what: &str, why: &str) -> ! {
     let thread = std::thread::current();
     let name = thread.name().unwrap_or("?");
     let trace = std::backtrace::Backtrace::force_capture();
     // Standard error, past a test's capture: the abort would lose captured text.
     let _ = writeln!(
         std::io::stderr(),
-        "uruk: {what} (thread {name}): a child of fork may find it locked, or a handler wait for it\n{trace}"
+        "uruk: {what} (thread {name}): {why}\n{trace}"
     );
     std::process::abort()
 }

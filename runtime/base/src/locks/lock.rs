@@ -4,28 +4,30 @@
 //! fields drop in order. A panic under a lock does not poison it: the session reports the panic, and
 //! all callers would go on with the value as it is.
 
+use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::{self, LockResult, PoisonError, TryLockError};
 
 use super::count::Held;
+use super::order::{Leaf, Rank};
 
 fn unpoisoned<G>(result: LockResult<G>) -> G {
     result.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Like [`std::sync::Mutex`], counted.
-#[derive(Debug, Default)]
-pub struct Mutex<T>(sync::Mutex<T>);
+/// Like [`std::sync::Mutex`], counted, with a place in the order of locks.
+#[derive(Debug)]
+pub struct Mutex<T, R: Rank = Leaf>(sync::Mutex<T>, PhantomData<fn() -> R>);
 
-impl<T> Mutex<T> {
+impl<T, R: Rank> Mutex<T, R> {
     /// An unlocked mutex.
-    pub const fn new(value: T) -> Mutex<T> {
-        Mutex(sync::Mutex::new(value))
+    pub const fn new(value: T) -> Mutex<T, R> {
+        Mutex(sync::Mutex::new(value), PhantomData)
     }
 
     /// Waits for the lock and takes it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let held = Held::new();
+        let held = Held::wait::<T, R>();
         let guard = unpoisoned(self.0.lock());
         MutexGuard { guard, held }
     }
@@ -43,26 +45,27 @@ pub struct MutexGuard<'a, T> {
     held: Held,
 }
 
-/// Like [`std::sync::RwLock`], counted.
-#[derive(Debug, Default)]
-pub struct RwLock<T>(sync::RwLock<T>);
+/// Like [`std::sync::RwLock`], counted, with a place in the order of locks. Readers wait for
+/// writers that wait, so the order counts for readers, too.
+#[derive(Debug)]
+pub struct RwLock<T, R: Rank = Leaf>(sync::RwLock<T>, PhantomData<fn() -> R>);
 
-impl<T> RwLock<T> {
+impl<T, R: Rank> RwLock<T, R> {
     /// An unlocked lock.
-    pub const fn new(value: T) -> RwLock<T> {
-        RwLock(sync::RwLock::new(value))
+    pub const fn new(value: T) -> RwLock<T, R> {
+        RwLock(sync::RwLock::new(value), PhantomData)
     }
 
     /// Waits until no thread writes, and keeps writers out.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        let held = Held::new();
+        let held = Held::wait::<T, R>();
         let guard = unpoisoned(self.0.read());
         RwLockReadGuard { guard, _held: held }
     }
 
     /// Keeps writers out, unless one writes or waits: then there is none.
     pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        let held = Held::new();
+        let held = Held::tried::<T, R>();
         let guard = match self.0.try_read() {
             Ok(guard) => guard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -73,7 +76,7 @@ impl<T> RwLock<T> {
 
     /// Waits until no thread reads or writes, and keeps others out.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        let held = Held::new();
+        let held = Held::wait::<T, R>();
         let guard = unpoisoned(self.0.write());
         RwLockWriteGuard { guard, _held: held }
     }
@@ -92,6 +95,18 @@ pub struct RwLockWriteGuard<'a, T> {
     guard: sync::RwLockWriteGuard<'a, T>,
     _held: Held,
 }
+
+macro_rules! defaults {
+    ($($lock:ident),*) => {$(
+        impl<T: Default, R: Rank> Default for $lock<T, R> {
+            fn default() -> $lock<T, R> {
+                $lock::new(T::default())
+            }
+        }
+    )*};
+}
+
+defaults!(Mutex, RwLock);
 
 macro_rules! derefs {
     ($($guard:ident),*) => {$(
@@ -136,6 +151,7 @@ impl Condvar {
     /// Unlocks, waits, and locks again.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let MutexGuard { guard, held } = guard;
+        held.wait_again();
         let guard = unpoisoned(self.0.wait(guard));
         MutexGuard { guard, held }
     }

@@ -20,6 +20,12 @@
 //!
 //! Covers and held locks are counted by thread ([`count`]). Neither can leave its thread.
 //!
+//! # Order
+//! Each lock has a [`Rank`], as a parameter of its type ([`ranks`]); a lock without one is a
+//! [`Leaf`]. Wherever `debug_assertions` are on, a thread that waits for a lock whose rank is not
+//! above the ranks of all locks it holds ends the process, with the names of both ([`Ordered`]).
+//! `docs/threads.md` lists the same ranks.
+//!
 //! Packages with locks of another kind [`check`] them, and document how they keep forks out. In
 //! `uruk-heap` and `uruk-unwind` the forking thread takes the lock. The locks of `uruk-session` can
 //! be reached from outside of the library, so each is taken under a cover of its own if the thread
@@ -33,9 +39,12 @@
 mod count;
 mod lock;
 mod mark;
+mod order;
+pub mod ranks;
 
 pub use count::{
     Cover, Covered, Source, check, covers, demand, held, lay_down, supply, take_up, uncovered,
 };
 pub use lock::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use mark::thread_mark;
+pub use order::{Leaf, Ordered, Rank};

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use uruk_base::locks::ranks;
+
 use super::{MAX_SPARES, Work};
 use crate::sync::{AtomicBool, Mutex, Parker};
 
@@ -32,7 +34,7 @@ impl Task {
 pub struct Waiter {
     pub(super) done: AtomicBool,
     pub(super) parker: Parker,
-    pub(super) own: Mutex<VecDeque<Arc<Task>>>,
+    pub(super) own: Mutex<VecDeque<Arc<Task>>, ranks::WaiterOwn>,
     /// Number of threads that wait, and run tasks of their own meanwhile.
     pub(super) helpers: AtomicUsize,
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 use uruk_base::sandbox;
 
 use super::ThreadStart;
@@ -38,7 +38,7 @@ const EMPTY: u32 = 0;
 const GIVEN: u32 = 1;
 
 /// The waiting threads, the latest last.
-static RESTING: Mutex<Vec<Arc<Bed>>> = Mutex::new(Vec::new());
+static RESTING: Mutex<Vec<Arc<Bed>>, ranks::Resting> = Mutex::new(Vec::new());
 
 /// Whether all wait for ever. Relaxed: it does not concern threads that wait already.
 static FOR_EVER: AtomicBool = AtomicBool::new(false);
