@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use uruk_base::Part;
@@ -414,7 +413,7 @@ impl JitBuilder {
             reporter,
             self.layers,
         )?;
-        session.lists.store(self.list_images, Ordering::Relaxed);
+        session.set_lists_images(self.list_images);
         session.distrust(self.untrusted);
         if let Some(count) = self.replacements_kept {
             session.replacing.keep_sets(count);

@@ -460,7 +460,7 @@ fn is_cleared(dylib: &uruk_session::Dylib, tracker: &uruk_session::Tracker) -> b
 /// [`Error::Library`].
 pub(super) fn add_to_process(session: &Session, name: &str) -> Result<(), Error> {
     let library = Library::open_global(name)?;
-    session.process.write().add(library);
+    session.add_library(library);
     session.retry_failed();
     Ok(())
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use uruk_codegen::Bitcode;
 use uruk_session::{AbsoluteSymbols, Alias, SessionError, TrackerKey};
@@ -461,7 +460,7 @@ impl Tracker {
             needed_by: vec![file.to_owned()],
         });
         let missing = missing.collect();
-        let number = session.images.fetch_add(1, Ordering::Relaxed);
+        let number = session.next_image();
         let init = self.jit.intern(&format!("uruk.init.{number}"));
         self.define(object.with_init(init))?;
         let _pass = gate::enter();

@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 use std::ffi::CStr;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -50,27 +51,27 @@ use crate::fork::hands::EmbedderThreads;
 use crate::fork::thread::rest;
 use crate::fork::thread::serving::Serving;
 use crate::fork::{self, gate};
-use crate::host::process::Process;
+use crate::host::process::{Library, Process};
 use crate::stacks::search::StackSearch;
 use uruk_base::VersionId;
 
 /// All code of a session; see the module.
 pub(crate) struct CodeDirectory {
-    pub(crate) process: Arc<RwLock<Process, ranks::CodeDirectoryProcess>>,
+    process: Arc<RwLock<Process, ranks::CodeDirectoryProcess>>,
     pub(crate) names: Names,
     /// The dylib of programs, and of modules added to no other.
     pub(crate) main: Dylib,
     /// Number of images so far. Local names carry the number of their image, or the number of a
     /// removed image, used again (`code::suffix`).
-    pub(crate) images: AtomicU64,
-    pub(crate) functions: RwLock<FunctionTable, ranks::CodeDirectoryFunctions>,
+    images: AtomicU64,
+    pub(super) functions: RwLock<FunctionTable, ranks::CodeDirectoryFunctions>,
     /// Modules that were read.
     pub(crate) modules: Modules,
     pub(crate) objects: Objects,
     /// Counts units with stubs.
-    pub(crate) units: AtomicU64,
+    units: AtomicU64,
     /// Code that units linked for functions, until their first call finds it ready.
-    pub(crate) linked: Mutex<HashMap<FunctionId, ObjectCode>, ranks::CodeDirectoryLinked>,
+    linked: Mutex<HashMap<FunctionId, ObjectCode>, ranks::CodeDirectoryLinked>,
     /// Why functions have no code.
     pub(super) causes: Causes,
     /// Threads for code of embedders.
@@ -78,17 +79,17 @@ pub(crate) struct CodeDirectory {
     /// Threads of this session.
     pub(crate) serving: Arc<Serving>,
     pub(crate) reading_room: Arc<ReadingRoom>,
-    pub(crate) bodies: RwLock<Bodies>,
+    pub(super) bodies: RwLock<Bodies>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     pub(crate) tools: Tools,
     pub(crate) owners: Arc<Owners>,
     pub(crate) removed: Removed,
-    pub(crate) dump_asm: RwLock<Vec<String>, ranks::CodeDirectoryDumpAsm>,
+    dump_asm: RwLock<Vec<String>, ranks::CodeDirectoryDumpAsm>,
     /// True once a whole program is loaded: this process is that program.
     program: AtomicBool,
     /// Whether images are in the list of `dl_iterate_phdr`.
-    pub(crate) lists: AtomicBool,
+    lists: AtomicBool,
     stopping: AtomicBool,
     pub(crate) jobs: usize,
     /// Largest number of readers of a module: one for each worker, so that no kind of worker waits
@@ -251,6 +252,78 @@ impl CodeDirectory {
         functions.name(id.index())
     }
 
+    /// Functions whose bodies are `wanted`, in the order of their stubs.
+    pub(crate) fn functions_where(&self, wanted: impl Fn(&Body) -> bool) -> Vec<FunctionId> {
+        let functions = self.functions.read();
+        let chosen = functions.iter().filter(|(_, body)| wanted(body));
+        let ids = chosen.filter_map(|(index, _)| self.stubs.function(index));
+        ids.collect()
+    }
+
+    /// Calls `with` with the body behind stub `id`; no body changes meanwhile.
+    pub(crate) fn with_body<R>(&self, id: FunctionId, with: impl FnOnce(Option<&Body>) -> R) -> R {
+        with(self.functions.read().get(id.index()))
+    }
+
+    /// Takes the body behind stub `id` out, and calls `with` with it; no body is set or read
+    /// meanwhile.
+    pub(crate) fn take_body<R>(&self, id: FunctionId, with: impl FnOnce(Option<Body>) -> R) -> R {
+        let mut functions = self.functions.write();
+        let body = functions.take(id.index());
+        with(body)
+    }
+
+    /// The libraries in which names are searched.
+    pub(crate) fn process(&self) -> impl Deref<Target = Process> {
+        self.process.read()
+    }
+
+    /// Adds a library in which names are searched.
+    pub(crate) fn add_library(&self, library: Library) {
+        self.process.write().add(library);
+    }
+
+    /// A number for a new image.
+    pub(crate) fn next_image(&self) -> u64 {
+        self.images.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A number for a new unit with stubs.
+    pub(crate) fn next_unit(&self) -> u64 {
+        self.units.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Keeps code that a unit linked, until the first calls of its functions find it ready.
+    pub(crate) fn keep_linked(&self, code: impl Iterator<Item = (FunctionId, ObjectCode)>) {
+        self.linked.lock().extend(code);
+    }
+
+    /// The code that is kept for a function's first call.
+    pub(crate) fn linked_code(&self, id: FunctionId) -> Option<ObjectCode> {
+        self.linked.lock().get(&id).cloned()
+    }
+
+    /// Takes out the code that is kept for a function's first call. Its destructors are to run
+    /// without a lock.
+    pub(crate) fn take_linked(&self, id: FunctionId) -> Option<ObjectCode> {
+        self.linked.lock().remove(&id)
+    }
+
+    /// Sets whether images are in the list of `dl_iterate_phdr`.
+    pub(crate) fn set_lists_images(&self, lists: bool) {
+        self.lists.store(lists, Ordering::Relaxed);
+    }
+
+    /// Whether images are in the list of `dl_iterate_phdr`.
+    pub(crate) fn lists_images(&self) -> bool {
+        self.lists.load(Ordering::Relaxed)
+    }
+
+    /// Whether a function is to be disassembled once it is compiled.
+    pub(crate) fn wants_disassembly(&self, name: &str) -> bool {
+        self.dump_asm.read().iter().any(|wanted| wanted == name)
+    }
+
     /// Tells the workers to end.
     pub(crate) fn set_stopping(&self) {
         // Relaxed: workers look at it after a wake-up, which orders enough.
@@ -277,7 +350,7 @@ impl CodeDirectory {
 
     /// Marks `id` as failed; in a program the reason is printed here.
     pub(crate) fn fail(&self, id: FunctionId, cause: &Error) {
-        self.counters.failed.fetch_add(1, Ordering::Relaxed);
+        self.counters.failed();
         if self.is_program() {
             uruk_files::say!("uruk: {cause}");
             // The reservation is low already if that was requested.
@@ -358,7 +431,7 @@ impl CodeDirectory {
     /// Delays a thread that published a change without a waiting caller, if the reclaiming thread
     /// falls behind.
     pub(crate) fn pay_for_reclaim(&self) {
-        if self.notes.started.load(Ordering::Relaxed) && !self.is_stopping() {
+        if self.notes.is_started() && !self.is_stopping() {
             self.notes.pay();
         }
     }

@@ -200,7 +200,7 @@ impl CodeDirectory {
                 })
             }
             _ if need.thread_local => {
-                let process = self.process.read();
+                let process = self.process();
                 let found = process.find_tls(name)?;
                 Some(Resolved {
                     static_tls: found.fixed,

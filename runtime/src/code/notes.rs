@@ -7,6 +7,7 @@
 
 use crate::code::blocks::NewBlock;
 use crate::code::holding::Retire;
+use crate::fork::gate;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
@@ -37,14 +38,14 @@ pub(crate) enum Note {
 /// Notes that were not read yet.
 #[derive(Default)]
 pub(crate) struct Notes {
-    pub(crate) inbox: Inbox<Note>,
+    inbox: Inbox<Note>,
     /// Whether the thread waits for a note.
-    pub(crate) asleep: AtomicBool,
-    pub(crate) thread: Mutex<Option<Thread>>,
+    asleep: AtomicBool,
+    thread: Mutex<Option<Thread>>,
     /// Whether any code was retired: then there is work for the thread.
-    pub(crate) wanted: AtomicBool,
+    wanted: AtomicBool,
     /// Whether the thread was started. Relaxed: a hint.
-    pub(crate) started: AtomicBool,
+    started: AtomicBool,
     /// Starts the thread.
     start: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Pending notes of retired code. Relaxed: a hint.
@@ -63,10 +64,82 @@ impl Notes {
         let _ = self.start.set(start);
     }
 
+    /// Whether there is work for the thread, or ever was.
+    pub(crate) fn has_work(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Whether the thread was started.
+    pub(super) fn is_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// Whether the caller is to start the thread now: it has work, and was not started.
+    pub(crate) fn begin_start(&self) -> bool {
+        self.has_work() && !self.started.swap(true, Ordering::Relaxed)
+    }
+
+    /// Notes that the thread could not be started.
+    pub(crate) fn fail_start(&self) {
+        self.started.store(false, Ordering::Relaxed);
+    }
+
+    /// Lets the caller do the thread's work: none is started.
+    #[cfg(test)]
+    pub(crate) fn work_here(&self) {
+        self.started.store(true, Ordering::Relaxed);
+    }
+
+    /// Names the calling thread as the one to wake. Under a pass.
+    pub(crate) fn serve_here(&self) {
+        *self.thread.lock() = Some(std::thread::current());
+    }
+
+    /// Resets the thread's state in the child of a fork, where it does not exist.
+    pub(crate) fn after_fork_child(&self) {
+        *self.thread.lock() = None;
+        self.asleep.store(false, Ordering::Relaxed);
+        self.started.store(false, Ordering::Relaxed);
+    }
+
+    /// Puts the request for a cycle; returns its number.
+    pub(crate) fn request(&self, kind: Kind) -> u64 {
+        let ticket = self.inbox.request(|ticket| Note::Request(kind, ticket));
+        self.wanted.store(true, Ordering::Relaxed);
+        ticket
+    }
+
+    /// Number of cycles that were requested.
+    pub(crate) fn tickets(&self) -> u64 {
+        self.inbox.tickets()
+    }
+
+    /// Lets the calling thread sleep by `sleep`, unless there is a note or `is_over`. A thread that
+    /// puts a note, or ends the session, takes the lock of the notes before it reads `asleep`.
+    /// Either it comes first, and is seen here, or it sees `asleep`.
+    pub(crate) fn sleep_unless(&self, is_over: impl Fn() -> bool, sleep: impl FnOnce()) {
+        self.asleep.store(true, Ordering::Relaxed);
+        let nothing = {
+            let _pass = gate::enter();
+            self.inbox.is_empty() && !is_over()
+        };
+        if nothing {
+            sleep();
+        }
+        self.asleep.store(false, Ordering::Relaxed);
+    }
+
+    /// Wakes the thread at the end of the session. Under the lock of the notes: a thread that goes to
+    /// sleep has seen the end, or is seen asleep.
+    pub(crate) fn wake_at_end(&self) {
+        let _ = self.inbox.is_empty();
+        self.wake();
+    }
+
     /// Starts the thread, once it has work.
     pub(crate) fn start(&self) {
-        if self.wanted.load(Ordering::Relaxed)
-            && !self.started.load(Ordering::Relaxed)
+        if self.has_work()
+            && !self.is_started()
             && let Some(start) = self.start.get()
         {
             start();

@@ -2,7 +2,6 @@
 //! [`Loader::enter`] is the one place where that changes the session.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use uruk_base::{FunctionId, Mode};
 use uruk_codegen::{Kind, Linkage, Placement, Structor, SymbolId};
@@ -40,7 +39,7 @@ impl Loader {
         object_symbols: ObjectSymbols,
     ) -> Result<BoundImage, Error> {
         let dylib = &tracker.dylib();
-        image.number = self.images.fetch_add(1, Ordering::Relaxed);
+        image.number = self.next_image();
         self.number_locals(tracker, &image)?;
         let mut choice = self.bind_inputs(dylib, &image, &object_symbols)?;
         self.check_yielded(dylib, &image, &object_symbols, &choice.yielded)?;
@@ -84,10 +83,7 @@ impl Loader {
         self.bound.register(tracker, &image.modules)?;
         for (_, module) in &image.modules {
             let count = self.define_functions(tracker, remaining, module, mode)?;
-            self.counters.functions.fetch_add(count, Ordering::Relaxed);
-            if mode == Mode::Eager {
-                self.counters.compiled.fetch_add(count, Ordering::Relaxed);
-            }
+            self.counters.defined(count, mode);
         }
         for (_, module) in &image.modules {
             self.define_aliases(tracker, remaining, module, &mut image.ifuncs)?;

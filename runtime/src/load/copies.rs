@@ -87,7 +87,7 @@ impl Loader {
             if found.slot.is_some() || reached || self.heap.contains(found.address) {
                 continue;
             }
-            let process = self.process.read();
+            let process = self.process();
             let variable = process.variable(name);
             let libraries = process.find(name) == Some(found.address);
             drop(process);

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-use uruk_base::locks::{Mutex, ranks};
+use uruk_base::locks::{Mutex, MutexGuard, ranks};
 
 use crate::fork::gate;
 use crate::load::hooks::{Destructors, Schedule};
@@ -16,8 +16,8 @@ pub(crate) struct Loader {
     /// Inputs that were added before the definitions that they need.
     pub(crate) waiting: WaitingInputs,
     /// Constructors of images.
-    pub(crate) schedule: Mutex<Schedule, ranks::LoaderSchedule>,
-    pub(crate) destructors: Mutex<Destructors, ranks::LoaderDestructors>,
+    schedule: Mutex<Schedule, ranks::LoaderSchedule>,
+    destructors: Mutex<Destructors, ranks::LoaderDestructors>,
     /// Limits for reading inputs in another process first; not set if inputs are trusted.
     pub(crate) untrusted: OnceLock<InputLimits>,
     compiler: Arc<Compiler>,
@@ -41,6 +41,16 @@ impl Drop for Loader {
 }
 
 impl Loader {
+    /// The locked hooks of images, under a pass.
+    pub(crate) fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        self.schedule.lock()
+    }
+
+    /// The locked table of destructors, under a pass.
+    pub(crate) fn destructors(&self) -> MutexGuard<'_, Destructors> {
+        self.destructors.lock()
+    }
+
     /// The loader, for callers that hold a layer above it.
     pub(crate) fn loader(&self) -> &Loader {
         self

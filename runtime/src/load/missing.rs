@@ -106,7 +106,7 @@ impl Loader {
             .into_iter()
             .map(|(symbol, _)| symbol)
             .collect();
-        let process = self.process.read();
+        let process = self.process();
         let missing = symbols.into_iter().filter(|symbol| !found.contains(symbol));
         // Thread-locals of libraries are no symbols of the session.
         let missing = missing.filter(|symbol| process.find_tls(session.name(*symbol)).is_none());

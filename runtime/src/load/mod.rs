@@ -43,7 +43,6 @@ pub(crate) mod waiting;
 pub(crate) mod weak;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tracing::info;
@@ -55,7 +54,6 @@ use uruk_session::{Dylib, Tracker};
 use self::archive::Archives;
 use self::bound::ObjectSymbols;
 use crate::code::bonds::Remaining;
-use crate::code::counters::Counters;
 use crate::code::life::Life;
 use crate::code::module::Module;
 use crate::error::Error;
@@ -119,11 +117,11 @@ impl Loader {
         if mode == Mode::Lazy {
             self.engines().read_ahead(&image.modules);
         }
-        Counters::add_time(&self.counters.load_ns, start);
+        self.counters.loaded(start);
         info!(
             modules = image.modules.len(),
             objects = image.objects.len(),
-            functions = self.counters.functions.load(Ordering::Relaxed),
+            functions = self.counters.functions(),
             elapsed = ?start.elapsed(),
             "bound"
         );

@@ -1,7 +1,6 @@
 //! Continuations as functions of the session: made, offered, and removed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tracing::debug;
 use uruk_base::FunctionId;
@@ -97,11 +96,7 @@ impl Continuations {
         function: ModuleFunction,
         start: Start,
     ) -> Result<FunctionId, Error> {
-        let free = {
-            let free = &self.free;
-            free.lock().pop()
-        };
-        let id = match free.filter(|id| self.stubs.revive(*id)) {
+        let id = match self.take_free().filter(|id| self.stubs.revive(*id)) {
             Some(id) => id,
             None => self.stubs.allocate()?,
         };
@@ -151,7 +146,7 @@ impl Continuations {
         }
         if loops.offer(origin.place, self.stubs.stub_address(id)) {
             debug!(function = self.name_of(id), "offered");
-            self.offered.fetch_add(1, Ordering::Relaxed);
+            self.count_offer();
         }
     }
 
@@ -172,7 +167,6 @@ impl Continuations {
 
     fn remove_continuation(self: &Arc<Self>, id: FunctionId) {
         self.engines().remove_function(id);
-        let mut free = self.free.lock();
-        free.push(id);
+        self.give_free(id);
     }
 }

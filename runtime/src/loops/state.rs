@@ -17,10 +17,10 @@ use uruk_codegen::{Heads, Reason};
 
 /// The state of a session's continuations.
 pub(crate) struct Continuations {
-    pub(crate) watched: Mutex<List, ranks::ContinuationsWatched>,
+    watched: Mutex<List, ranks::ContinuationsWatched>,
     pub(crate) ended: Arc<Ended>,
     /// Stubs of removed continuations.
-    pub(crate) free: Mutex<Vec<FunctionId>>,
+    free: Mutex<Vec<FunctionId>>,
     /// Loops that cannot be left, by reason.
     refused: Mutex<HashMap<Reason, u64>>,
     /// Functions of which no loop can be left, by index, with the first reason.
@@ -28,7 +28,7 @@ pub(crate) struct Continuations {
     /// Functions for which continuations are forbidden, by index.
     forbidden: Mutex<HashSet<u32>, ranks::ContinuationsForbidden>,
     /// Continuations that were offered.
-    pub(crate) offered: AtomicU64,
+    offered: AtomicU64,
     /// How often loops of freed versions were left.
     pub(crate) gone: Arc<AtomicU64>,
     /// The layer below, which holds all layers below it.
@@ -67,6 +67,21 @@ impl Continuations {
             loader,
             end: gate::End::default(),
         })
+    }
+
+    /// Counts a continuation that was offered.
+    pub(super) fn count_offer(&self) {
+        self.offered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A free stub of a removed continuation.
+    pub(super) fn take_free(&self) -> Option<FunctionId> {
+        self.free.lock().pop()
+    }
+
+    /// Keeps the stub of a removed continuation.
+    pub(super) fn give_free(&self, id: FunctionId) {
+        self.free.lock().push(id);
     }
 
     pub(crate) fn watched(&self) -> MutexGuard<'_, List> {

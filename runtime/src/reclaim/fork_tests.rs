@@ -2,7 +2,6 @@
 //! sides break the cycle off, begin again, and neither changes the other's code.
 
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering;
 
 use uruk_base::Tier;
 use uruk_heap::{Freed, HeapConfig};
@@ -10,7 +9,6 @@ use uruk_reclaim::{Config, End, Kind, Nanos, Step};
 
 use crate::api::func::Func;
 use crate::api::jit::Jit;
-use crate::code::notes::Note;
 use crate::fork::gate;
 use crate::session::Session;
 
@@ -32,7 +30,7 @@ fn session() -> (Jit, Vec<Function>) {
     let jit = Jit::builder().heap(heap).reclaim(reclaim).jobs(1).build();
     let jit = jit.expect("a session");
     // The test takes the steps.
-    jit.session().notes.started.store(true, Ordering::Relaxed);
+    jit.session().notes.work_here();
     let text: String = (0..COUNT)
         .map(|i| {
             format!(
@@ -71,8 +69,7 @@ fn compile_all(jit: &Jit, tier: Tier) -> bool {
 
 fn request(session: &Session) {
     let _pass = gate::enter();
-    let request = |ticket| Note::Request(Kind::Evacuate, ticket);
-    session.notes.inbox.request(request);
+    session.notes.request(Kind::Evacuate);
 }
 
 fn step(jit: &Jit) -> Step {

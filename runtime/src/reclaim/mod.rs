@@ -126,7 +126,7 @@ impl Reclaim {
     /// Whether a thread waits for a cycle.
     fn is_waited_for(&self) -> bool {
         let _pass = gate::enter();
-        self.answered.load(Ordering::Relaxed) < self.notes.inbox.tickets()
+        self.answered.load(Ordering::Relaxed) < self.notes.tickets()
     }
 
     /// Whether no code is freed any more.
@@ -140,9 +140,7 @@ impl Reclaim {
 
     /// In the child of a fork: no thread of the runtime is left.
     pub(crate) fn after_fork_child(&self) {
-        *self.notes.thread.lock() = None;
-        self.notes.asleep.store(false, Ordering::Relaxed);
-        self.notes.started.store(false, Ordering::Relaxed);
+        self.notes.after_fork_child();
         let mut state = self.state();
         state.hands.generation += 1;
         uruk_roots::note_fork();
@@ -160,13 +158,11 @@ impl Reclaim {
 impl Reclaim {
     /// Starts the thread, once it has work.
     pub(crate) fn start_reclaim(self: &Arc<Self>) {
-        if !self.notes.wanted.load(Ordering::Relaxed)
-            || self.notes.started.swap(true, Ordering::Relaxed)
-        {
+        if !self.notes.begin_start() {
             return;
         }
         if let Err(cause) = self.spawn_reclaim() {
-            self.notes.started.store(false, Ordering::Relaxed);
+            self.notes.fail_start();
             warn!(%cause, "no thread to reclaim code with: it stays");
         }
     }
@@ -181,9 +177,7 @@ impl Reclaim {
         let reclaim = self;
         let ticket = {
             let _pass = gate::enter();
-            let request = |ticket| Note::Request(kind, ticket);
-            let ticket = self.notes.inbox.request(request);
-            self.notes.wanted.store(true, Ordering::Relaxed);
+            let ticket = self.notes.request(kind);
             self.start_reclaim();
             self.notes.wake();
             ticket
@@ -204,7 +198,7 @@ impl Reclaim {
             cause,
             HeapError::OutOfSpace { .. } | HeapError::Limit { .. }
         );
-        let wanted = self.notes.wanted.load(Ordering::Relaxed);
+        let wanted = self.notes.has_work();
         full && wanted && self.reclaim_now(Kind::Evacuate, FOR_MORE)
     }
 
@@ -225,9 +219,7 @@ impl Reclaim {
 fn run(reclaim: &Arc<Reclaim>) {
     {
         let _pass = gate::enter();
-        let notes = &reclaim.notes;
-        let mut thread = notes.thread.lock();
-        *thread = Some(std::thread::current());
+        reclaim.notes.serve_here();
     }
     let mut freed = 0;
     while !reclaim.is_stopping() {
@@ -267,33 +259,20 @@ fn run(reclaim: &Arc<Reclaim>) {
 
 /// Sleeps until `until`, or until there is a note, or the session ends.
 fn sleep_until(reclaim: &Reclaim, until: Option<Nanos>) {
-    let notes = &reclaim.notes;
-    notes.asleep.store(true, Ordering::Relaxed);
-    let nothing = {
-        let _pass = gate::enter();
-        // A thread that puts a note, or ends the session, takes this lock before it reads
-        // `asleep`. Either it comes first, and is seen here, or it sees `asleep`.
-        notes.inbox.is_empty() && !reclaim.is_stopping()
-    };
-    if nothing {
-        match until {
-            Some(until) => {
-                let left = until - reclaim.reclaim_now_time();
-                std::thread::park_timeout(Duration::from_nanos(left.0));
-            }
-            None => std::thread::park(),
+    let sleep = || match until {
+        Some(until) => {
+            let left = until - reclaim.reclaim_now_time();
+            std::thread::park_timeout(Duration::from_nanos(left.0));
         }
-    }
-    notes.asleep.store(false, Ordering::Relaxed);
+        None => std::thread::park(),
+    };
+    reclaim.notes.sleep_unless(|| reclaim.is_stopping(), sleep);
 }
 
 impl Reclaim {
     /// Ends the thread, after [`Reclaim::is_stopping`] became true.
     pub(crate) fn stop_reclaim(&self) {
-        let notes = &self.notes;
-        // Under the lock: a thread that goes to sleep has seen the end, or is seen asleep.
-        let _ = notes.inbox.is_empty();
-        notes.wake();
+        self.notes.wake_at_end();
     }
 
     /// Applies notes and takes one step of the engine.

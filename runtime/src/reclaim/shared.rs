@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use uruk_base::VersionId;
 use uruk_reclaim::{BlockId, Kind};
@@ -18,7 +17,7 @@ impl Reclaim {
     /// it.
     pub(crate) fn reclaim_for_slots(self: &Arc<Self>, cause: &Error) -> bool {
         let full = matches!(cause, Error::TooManyTlsModules { .. });
-        let wanted = self.notes.wanted.load(Ordering::Relaxed);
+        let wanted = self.notes.has_work();
         full && wanted && self.reclaim_now(Kind::Sweep, FOR_MORE)
     }
 

@@ -64,13 +64,9 @@ impl Session {
 
     /// The functions whose bodies are of an image's modules.
     fn functions_in(&self, image: &Arc<Life>) -> Vec<FunctionId> {
-        let functions = self.functions.read();
-        let theirs = functions.iter().filter(|(_, body)| match body {
+        self.functions_where(|body| match body {
             Body::Module(function) => Arc::ptr_eq(&function.module.life, image),
             _ => false,
-        });
-        theirs
-            .filter_map(|(index, _)| self.stubs.function(index))
-            .collect()
+        })
     }
 }

@@ -15,7 +15,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use uruk_base::FunctionId;
 use uruk_link::{Graph, Init, Kind as LinkKind, Object, Place};
@@ -195,7 +194,7 @@ impl Replacing {
         let life = Life::replacing(replaced);
         self.names.lives.note(staging.session_tracker(), &life);
         let image = Image {
-            number: self.images.fetch_add(1, Ordering::Relaxed),
+            number: self.next_image(),
             life,
             late: true,
             objects: vec![(name.to_owned(), Arc::clone(bytes))],

@@ -21,7 +21,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use uruk_base::FunctionId;
 use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
@@ -100,7 +99,7 @@ impl Replacing {
         if summary.has_inline_asm {
             return Err(construct(module, "module-level assembly"));
         }
-        let image = self.images.fetch_add(1, Ordering::Relaxed);
+        let image = self.next_image();
         let mut planner = Planner {
             replacing: self,
             module,

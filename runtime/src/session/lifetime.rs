@@ -5,7 +5,6 @@
 //! waits for those under way (10 s at most): LLVM's static objects are destroyed at exit.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tracing::error;
 
@@ -89,7 +88,7 @@ impl Session {
     /// Makes libraries that were loaded since the last call list the images in `dl_iterate_phdr`,
     /// if an embedder enabled that. Without a pass.
     pub(crate) fn show_list(&self) {
-        if self.lists.load(Ordering::Relaxed) && !self.is_program() {
+        if self.lists_images() && !self.is_program() {
             listed::attend();
         }
     }

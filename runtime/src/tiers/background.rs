@@ -60,8 +60,7 @@ pub(super) struct Runs {
 fn control(tiers: &Arc<TierState>) {
     {
         let _pass = gate::enter();
-        let mut thread = tiers.thread.lock();
-        *thread = Some(std::thread::current());
+        tiers.control_here();
     }
     let mut slept = false;
     let mut rested = tiers.events.now();

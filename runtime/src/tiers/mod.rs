@@ -67,7 +67,7 @@ pub(crate) struct TierState {
     /// When the controller's thread looks again, in ns since the session was made; `u64::MAX` while
     /// it is awake. A hint: a thread that sees too late a time wakes it in vain.
     asleep_until: AtomicU64,
-    pub(crate) thread: Mutex<Option<Thread>>,
+    thread: Mutex<Option<Thread>>,
     /// Under [`Tiers::Churn`], the functions with code and their tiers; next in turn first.
     churned: Mutex<VecDeque<(FunctionId, Tier)>>,
     /// The layer below, which holds all layers below it.
@@ -320,6 +320,11 @@ impl TierState {
     pub(crate) fn queue_length(&self) -> usize {
         let stats = self.control().controller.stats();
         stats.queued + stats.requested
+    }
+
+    /// Names the calling thread as the controller's. Under a pass.
+    fn control_here(&self) {
+        *self.thread.lock() = Some(std::thread::current());
     }
 
     /// Makes the controller look at once.

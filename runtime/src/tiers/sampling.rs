@@ -54,7 +54,7 @@ pub(crate) struct Sampling {
     /// Samples in functions of the session.
     taken: AtomicU64,
     /// The same, with those elsewhere, scaled to the usual rate.
-    pub(crate) usual: AtomicU64,
+    usual: AtomicU64,
     state: Mutex<SamplingState, ranks::SamplingState>,
 }
 
@@ -147,6 +147,11 @@ impl Sampling {
     /// scaled to the usual rate.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Samples so far, those elsewhere included, scaled to the usual rate.
+    pub(crate) fn usual(&self) -> u64 {
+        self.usual.load(Ordering::Relaxed)
     }
 
     /// The counts and the cost of sampling so far; `None` if nothing is sampled.

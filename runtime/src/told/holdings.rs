@@ -268,10 +268,8 @@ impl Session {
     /// Adds stubs of functions; returns their bytes.
     fn walk_stubs(&self, owners: &ImageOwners, ledger: &mut Ledger) -> u64 {
         let bodies: Vec<(FunctionId, Body)> = {
-            let functions = self.functions.read();
-            let all = functions.iter();
-            all.filter_map(|(index, body)| Some((self.stubs.function(index)?, body.clone())))
-                .collect()
+            let all = self.functions_where(|_| true).into_iter();
+            all.filter_map(|id| Some((id, self.body(id)?))).collect()
         };
         for (id, body) in &bodies {
             let life = self.life_of(*id);

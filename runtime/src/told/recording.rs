@@ -12,7 +12,6 @@ use crate::host::clock::nanos;
 use crate::host::clock::process_time;
 use crate::session::Session;
 use crate::version::disassemble;
-use std::sync::atomic::Ordering;
 
 /// Functions whose disassembly goes into a report.
 const DISASSEMBLED: usize = 12;
@@ -62,7 +61,7 @@ impl Session {
             time: nanos(self.events.now()),
             cpu: nanos(process_time()),
             exit: None,
-            defined: self.counters.functions.load(Ordering::Relaxed),
+            defined: self.counters.functions(),
         };
         recorder.so_far(ending, &listings)
     }
@@ -99,7 +98,7 @@ impl Session {
             time: nanos(self.events.now()),
             cpu: nanos(process_time()),
             exit: Some(status),
-            defined: self.counters.functions.load(Ordering::Relaxed),
+            defined: self.counters.functions(),
         })
     }
 }

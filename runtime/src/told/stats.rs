@@ -1,12 +1,11 @@
 //! Counters of a run and their output.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use uruk_base::Tier;
 use uruk_report::Recording;
 
-use crate::code::counters::Counters;
+use crate::code::counters::{Counters, SessionCounts};
 use crate::events::baseline::BaselineStats;
 use crate::events::evictions::EvictionStats;
 use crate::events::memory::MemoryReport;
@@ -35,18 +34,27 @@ pub enum StatsFormat {
 
 /// Statistics by the counters alone.
 pub(crate) fn snapshot(counters: &Counters) -> Stats {
-    let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let time = |counter: &AtomicU64| Duration::from_nanos(get(counter));
+    let SessionCounts {
+        functions,
+        compiled,
+        failed,
+        cancelled,
+        load_time,
+        data_time,
+        emit_time,
+        link_time,
+        code_bytes,
+    } = counters.counts();
     Stats {
-        functions: get(&counters.functions),
-        compiled: get(&counters.compiled),
-        failed: get(&counters.failed),
-        cancelled: get(&counters.cancelled),
-        load_time: time(&counters.load_ns),
-        data_time: time(&counters.data_ns),
-        emit_time: time(&counters.emit_ns),
-        link_time: time(&counters.link_ns),
-        code_bytes: get(&counters.code_bytes),
+        functions,
+        compiled,
+        failed,
+        cancelled,
+        load_time,
+        data_time,
+        emit_time,
+        link_time,
+        code_bytes,
         tiers: [TierStats::default(); 3],
         native: TierStats::default(),
         retired: 0,
@@ -388,8 +396,8 @@ mod tests {
     #[test]
     fn both_formats_show_the_same_counts() {
         let counters = Counters::default();
-        counters.functions.store(10, Ordering::Relaxed);
-        counters.compiled.store(4, Ordering::Relaxed);
+        counters.defined(6, uruk_base::Mode::Lazy);
+        counters.defined(4, uruk_base::Mode::Eager);
         let stats = snapshot(&counters);
         let memory = MemoryReport::default();
         let json = stats.render(StatsFormat::Json, &Recording::default(), &memory);

@@ -13,7 +13,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tracing::debug;
@@ -103,7 +102,7 @@ impl Tuning {
             time.0
                 .saturating_sub(std::mem::replace(&mut shorts.time, time).0),
         );
-        let all = self.tiers.sampling.usual.load(Ordering::Relaxed);
+        let all = self.tiers.sampling.usual();
         let mut running = Vec::new();
         for (&index, record) in self.versions.lock().iter() {
             let Some(view) = record.versions.published() else {

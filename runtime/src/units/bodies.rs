@@ -1,7 +1,6 @@
 //! Names of bodies: the session's names for a unit's callable symbols.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use uruk_session::{Flags, Interface, Symbol};
@@ -74,7 +73,7 @@ impl BodyNames {
     /// Names for the bodies of a new unit.
     pub(super) fn new(session: &Session, callable: &[(Symbol, Flags)]) -> BodyNames {
         // Relaxed: only to be distinct.
-        let number = session.units.fetch_add(1, Ordering::Relaxed);
+        let number = session.next_unit();
         let symbols = session.names.session();
         let mut names = BodyNames::default();
         for (own, _) in callable {

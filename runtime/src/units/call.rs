@@ -56,12 +56,12 @@ impl Session {
     /// Marks a function as failed whose body is not available, unless it was removed meanwhile. Then
     /// the removal told the waiting callers, and its stub may be another function's by now.
     fn fail_body(&self, id: FunctionId, body: &UnitBody, cause: &Error) {
-        // A stub is handed out again only after its body was taken out of here.
-        let functions = self.functions.read();
-        let own = functions.get(id.index());
-        if matches!(own, Some(Body::Unit(unit)) if unit.symbol == body.symbol) {
-            self.fail(id, cause);
-        }
+        // A stub is handed out again only after its body was taken out of the table.
+        self.with_body(id, |own| {
+            if matches!(own, Some(Body::Unit(unit)) if unit.symbol == body.symbol) {
+                self.fail(id, cause);
+            }
+        });
     }
 
     /// Looks a body up and publishes it. Under a pass.
@@ -96,10 +96,9 @@ impl Session {
         started: Instant,
     ) -> Result<(), Error> {
         let version = self.versions.ids.next();
-        let linked = || self.linked.lock();
         // Another thread may be here for the same function: the code stays in the table until one
         // has published it.
-        let code = linked().get(&id).cloned();
+        let code = self.linked_code(id);
         let range = code
             .as_ref()
             .map_or(entry..entry, |code| code.range.clone());
@@ -115,7 +114,7 @@ impl Session {
             self.retire_version(id, version);
             return publication.map(drop);
         }
-        drop(linked().remove(&id));
+        drop(self.take_linked(id));
         if is_ours {
             self.sampled.insert(range, id, version);
         }

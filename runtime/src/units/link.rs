@@ -8,7 +8,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use uruk_base::FunctionId;
 use uruk_link::{Binding, Graph, Kind as LinkKind, Object};
@@ -78,7 +77,7 @@ impl Session {
             functions,
         };
         let image = Image {
-            number: self.images.fetch_add(1, Ordering::Relaxed),
+            number: self.next_image(),
             late: true,
             objects: vec![(name.to_owned(), Arc::clone(&bytes))],
             ..Image::default()
@@ -111,7 +110,7 @@ impl Session {
         };
         let named = !names.is_empty();
         let linked = self.finish_image(&tracker, &image, placed, stay, named, resolve)?;
-        self.keep_linked(&promised, linked.bodies, &linked.holding);
+        self.keep_until_called(&promised, linked.bodies, &linked.holding);
         self.note_hooks(&image, &linked.started);
         let symbols = responsibility.symbols().iter().map(|(symbol, _)| *symbol);
         Ok(vec![DependenceGroup {
@@ -232,27 +231,28 @@ impl Session {
     }
 
     /// Keeps code until its function's first call finds it ready.
-    fn keep_linked(
+    fn keep_until_called(
         &self,
         promised: &Promised,
         mut bodies: HashMap<Box<str>, std::ops::Range<u64>>,
         holding: &Arc<crate::code::holding::Holding>,
     ) {
-        let mut linked = self.linked.lock();
-        let mut functions = HashSet::new();
+        let mut functions = HashMap::new();
         for (name, &id) in &promised.functions {
             let Some(range) = bodies.remove(name) else {
                 continue;
             };
-            functions.insert(id);
             let code = ObjectCode {
                 file: Arc::clone(&promised.file),
                 range,
                 holding: Arc::clone(holding),
             };
-            linked.insert(id, code);
+            functions.insert(id, code);
         }
-        drop(linked);
-        let _ = promised.file.functions.set(functions.into_iter().collect());
+        let _ = promised
+            .file
+            .functions
+            .set(functions.keys().copied().collect());
+        self.keep_linked(functions.into_iter());
     }
 }

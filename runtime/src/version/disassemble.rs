@@ -98,8 +98,7 @@ impl Compiler {
         body: Range<u64>,
     ) {
         let name = function.name.to_string_lossy();
-        let wanted = self.dump_asm.read();
-        if !wanted.iter().any(|w| *w == name) {
+        if !self.wants_disassembly(&name) {
             return;
         }
         let (from, to) = ((body.start - code) as usize, (body.end - code) as usize);

@@ -44,14 +44,12 @@ impl Compiler {
     /// Functions that have no code and did not fail. Continuations are excluded: a loop leads only
     /// to one with code.
     fn without_code(&self) -> Vec<FunctionId> {
-        let functions = self.functions.read();
-        let compiled = functions.iter().filter(|(_, body)| match body {
+        let mut compiled = self.functions_where(|body| match body {
             Body::Module(function) => function.origin.is_none(),
             Body::Object(_) => false,
             Body::Unit(_) => true,
         });
-        let ids = compiled.filter_map(|(index, _)| self.stubs.function(index));
-        ids.filter(|&id| !self.stubs.has_code(id) && self.cause_of(id).is_none())
-            .collect()
+        compiled.retain(|&id| !self.stubs.has_code(id) && self.cause_of(id).is_none());
+        compiled
     }
 }

@@ -1,6 +1,5 @@
 //! Events of versions while they are made.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use uruk_base::{FunctionId, VersionId};
 use uruk_tiering::Publication;
@@ -83,7 +82,7 @@ impl Compiler {
     }
 
     pub(super) fn tell_cancelled(&self, request: Request) {
-        self.counters.cancelled.fetch_add(1, Ordering::Relaxed);
+        self.counters.cancelled();
         self.events.tell(|| Event::Cancelled {
             id: request.function,
             function: self.name_of(request.function),

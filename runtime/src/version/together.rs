@@ -63,17 +63,14 @@ impl Compiler {
                 Some(choose(module, &name(&own)).into_iter().collect())
             }
         };
-        let functions = self.functions.read();
-        let others = functions.iter().filter(|(_, body)| match body {
+        let mut others = self.functions_where(|body| match body {
             Body::Module(function) => {
                 let is_chosen = |names: &HashSet<String>| names.contains(&name(function));
                 Arc::ptr_eq(&function.module, &own.module) && chosen.as_ref().is_none_or(is_chosen)
             }
             _ => false,
         });
-        let others = others.filter_map(|(index, _)| self.stubs.function(index));
+        others.retain(|other| *other != id && !self.choices.is_entry_point(*other));
         others
-            .filter(|other| *other != id && !self.choices.is_entry_point(*other))
-            .collect()
     }
 }

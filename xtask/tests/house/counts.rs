@@ -7,6 +7,7 @@
 //! | `up` | two rooms of the library | imports of one room from another that is not below it |
 //! | `spread` | package and type | files with an inherent `impl` of it, if more than [`SPREAD`] |
 //! | `twice` | package and type | files that define a type of that name, if more than one |
+//! | `shared` | package | fields with a lock or an atomic that other rooms can reach |
 //! | `words` | file | comments that open with, or need, a word that names no component |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,6 +72,7 @@ pub fn of(packages: &[Package], others: &[(String, String)]) -> Counts {
         long_functions(package, &mut counts);
         circles(package, &mut counts);
         types(package, &mut counts);
+        shared_state(package, &mut counts);
         for file in &package.files {
             words(&file.name, &file.text, &mut counts);
         }
@@ -79,6 +81,44 @@ pub fn of(packages: &[Package], others: &[(String, String)]) -> Counts {
         }
     }
     counts
+}
+
+/// Fields of structs with a lock or an atomic whose visibility is more than the parent module's: each
+/// is state that no single file owns.
+fn shared_state(package: &Package, counts: &mut Counts) {
+    for file in &package.files {
+        let structs = file.items.iter().filter_map(|item| match item {
+            Item::Struct(item) => Some(item),
+            _ => None,
+        });
+        for field in structs.flat_map(|item| &item.fields) {
+            let reached = match &field.vis {
+                syn::Visibility::Public(_) => true,
+                syn::Visibility::Restricted(to) => !to.path.is_ident("super"),
+                syn::Visibility::Inherited => false,
+            };
+            let Type::Path(of) = &field.ty else { continue };
+            let Some(of) = of.path.segments.last().filter(|_| reached) else {
+                continue;
+            };
+            let of = of.ident.to_string();
+            if !(of == "Mutex" || of == "RwLock" || of.starts_with("Atomic")) {
+                continue;
+            }
+            let line = field.span().start().line;
+            let name = field
+                .ident
+                .as_ref()
+                .map_or_else(String::new, Ident::to_string);
+            let count = counts
+                .entry(("shared", package.folder.clone()))
+                .or_default();
+            count.number += 1;
+            let file = &file.name;
+            let place = format!("{file}:{line}: `{name}` is a {of}: answer by methods");
+            count.places.push(place);
+        }
+    }
 }
 
 struct Functions<'f> {

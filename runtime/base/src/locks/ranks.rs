@@ -38,7 +38,7 @@ ranks! {
     1 ThreadTimer "Thread.timer",
     1 Modules "Modules",
     2 PublicationsStale "Publications.stale",
-    2 WaitingStubs "Waiting.stubs",
+    2 WaitingStubs "WaitingStubs.stubs",
     2 VersionsFixed "Versions.fixed",
     2 LoaderDestructors "Loader.destructors",
     3 Gate "GATE.state",

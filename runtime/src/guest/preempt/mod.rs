@@ -209,7 +209,7 @@ impl Exported {
     /// process, under a pass.
     pub(crate) fn begin(self, directory: &CodeDirectory) {
         let (loaded, _) = loaded::all();
-        let process = directory.process.read();
+        let process = directory.process();
         let parts = LibraryRoles::of(&loaded, &process.dynamics());
         gates::find_own(|name| process.find(name));
         drop(process);

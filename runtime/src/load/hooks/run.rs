@@ -1,9 +1,7 @@
 //! Runs constructors and destructors of images.
 
 use super::DestructorPlace;
-use super::Destructors;
 use super::ImageHooks;
-use super::Schedule;
 use crate::code::life::Life;
 use crate::error::Error;
 use crate::exits::record::ImageDestructors;
@@ -19,7 +17,6 @@ use crate::load::started::Started;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use uruk_base::locks::MutexGuard;
 use uruk_session::SessionError;
 
 /// Calls a constructor without arguments. A C++ exception that leaves it ends the process by
@@ -75,11 +72,6 @@ impl Loader {
 }
 
 impl Loader {
-    /// The locked table, under a pass.
-    pub(crate) fn destructors(&self) -> MutexGuard<'_, Destructors> {
-        self.destructors.lock()
-    }
-
     /// Adds destructors of an image, with their priorities and in running order, after its
     /// constructors have run. Those of an image that was removed meanwhile are not called any more.
     pub(crate) fn note_destructors(&self, image: u64, life: &Arc<Life>, of: &[(u32, u64)]) {
@@ -113,11 +105,6 @@ impl Loader {
             (place, (number, address))
         });
         destructors.left.extend(all);
-    }
-
-    /// The locked hooks of images, under a pass.
-    pub(crate) fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        self.schedule.lock()
     }
 
     /// Runs the due constructors of the images selected by `wanted`, by the numbers of their lives.

@@ -2,7 +2,6 @@
 
 use super::Image;
 use super::LinkedImage;
-use crate::code::counters::Counters;
 use crate::code::find::label_space;
 use crate::code::holding::ImageThreadLocals;
 use crate::code::holding::Uses;
@@ -26,7 +25,6 @@ use crate::load::started::Started;
 use crate::load::variables::{Part, PartContent, Ready, lay_out};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tracing::info;
 use uruk_base::Mode;
@@ -108,7 +106,7 @@ impl Loader {
         let mut started = self.publish_objects(functions, linked)?;
         started.files = inputs;
         started.copied = copies.copied();
-        Counters::add_time(&self.counters.data_ns, start);
+        self.counters.linked_data(start);
         info!(objects = objects.len(), elapsed = ?start.elapsed(), "linked the data");
         Ok(started)
     }
@@ -355,7 +353,7 @@ impl Loader {
         thread_locals: Option<tls::TemplatePlace>,
         variables: VariableRanges,
     ) -> Option<Listed> {
-        if !self.lists.load(Ordering::Relaxed) {
+        if !self.lists_images() {
             return None;
         }
         let shape = listed::ImageShape {

@@ -55,7 +55,7 @@ impl Loader {
             program,
         };
         for name in thread_locals {
-            let process = || self.process.read();
+            let process = || self.process();
             if !found.thread_locals.contains_key(name)
                 && let Some(it) = process().find_tls(name)
             {
