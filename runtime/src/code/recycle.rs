@@ -5,7 +5,7 @@
 //! | from | until |
 //! |---|---|
 //! | a call that goes on there from a placeholder ([`lazy`](crate::calls::lazy)) | for ever, as in the next row |
-//! | code or data that was linked against it; an address that the host was given, unless the function is an object's ([`Known`](super::known)) | for ever: the stub stays the function's, at 32 bytes |
+//! | code or data that was linked against it; an address that the host was given, unless the function is an object's ([`KnownFunctions`](super::known)) | for ever: the stub stays the function's, at 32 bytes |
 //! | a handle ([`Func`](crate::Func), [`DynFunc`](crate::DynFunc)) | it and its clones are dropped ([`Lease`]) |
 //! | a thread in the library that found the name before it was removed | no thread was under a pass ([`gate::idle`]) |
 //! | the name, if it is defined again | the stub is handed out to another ([`Removed`](super::removed::Removed)) |

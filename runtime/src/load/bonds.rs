@@ -12,7 +12,7 @@
 //! no handle keeps, for the names that may remain.
 //!
 //! # Invariants
-//! - [`State::later`] is empty unless an image is bound. The thread that drops the last bond
+//! - `BondState::later` is empty unless an image is bound. The thread that drops the last bond
 //!   releases it.
 //! - No image is bound once this image is about to be removed, or before it is added ([`Stage`]).
 

@@ -42,6 +42,7 @@
 
 mod blocks;
 pub(crate) mod gates;
+mod name_filter;
 mod opened;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -53,6 +54,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind, Symb
 use tracing::{debug, warn};
 use uruk_codegen::{Kind, Linkage, SymbolId};
 
+use self::name_filter::NameFilter;
 pub(crate) use self::opened::{guest_dlmopen, guest_dlopen};
 
 use crate::code::directory::CodeDirectory;
@@ -227,7 +229,7 @@ impl Exported {
         // of the same size.
         unsafe { self.make_copies() };
         let mut writes = Writes::default();
-        let wanted = NameFilter::new(&self.names);
+        let wanted = filter_of(&self.names);
         for (index, one) in loaded.iter().enumerate() {
             if !parts.runtimes.contains(&index) {
                 let shared = !parts.programs.contains(&index);
@@ -305,31 +307,10 @@ fn stand_in_for(names: &BTreeMap<CString, ProgramExport>, thunks: &[Thunk]) -> O
     made
 }
 
-/// A set of names that quickly rejects most others: one bit for each hash.
-struct NameFilter(Box<[u64; 1 << 10]>);
-
-impl NameFilter {
-    fn new(names: &BTreeMap<CString, ProgramExport>) -> NameFilter {
-        let mut wanted = NameFilter(Box::new([0; 1 << 10]));
-        let names = names.keys().map(CString::as_c_str);
-        for name in names.chain(OPENERS).chain(listed::NAMES) {
-            let (word, bit) = NameFilter::place(name);
-            wanted.0[word] |= bit;
-        }
-        wanted
-    }
-
-    fn may_hold(&self, name: &CStr) -> bool {
-        let (word, bit) = NameFilter::place(name);
-        self.0[word] & bit != 0
-    }
-
-    fn place(name: &CStr) -> (usize, u64) {
-        let step = |hash: u32, &byte: &u8| hash.wrapping_mul(33) ^ u32::from(byte);
-        let hash = name.to_bytes().iter().fold(5381, step);
-        let hash = (hash ^ hash >> 16) as usize;
-        ((hash >> 6) % (1 << 10), 1 << (hash % 64))
-    }
+/// The names that words of libraries may have to be bound to: the program's, and the runtime's.
+fn filter_of(names: &BTreeMap<CString, ProgramExport>) -> NameFilter {
+    let names = names.keys().map(CString::as_c_str);
+    NameFilter::new(names.chain(OPENERS).chain(listed::NAMES))
 }
 
 /// Libraries by their callers, as indexes.

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 
 use uruk_base::locks::Mutex;
 
-use super::{NameFilter, ProgramExport, Writes, stand_in_for};
+use super::{ProgramExport, Writes, filter_of, stand_in_for};
 use crate::fork::gate;
 use crate::fork::shield::Shield;
 use crate::host::llvm;
@@ -151,7 +151,7 @@ impl Opened {
             done.unloads = unloads;
         }
         let mut writes = Writes::default();
-        let wanted = NameFilter::new(&self.names);
+        let wanted = filter_of(&self.names);
         for (index, one) in loaded.iter().enumerate() {
             let key = (one.dynamic, one.name.clone());
             let left = done.left.contains(&key) || llvm::brought(one.dynamic);
