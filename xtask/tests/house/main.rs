@@ -5,6 +5,7 @@
 //! where they are lower, and never raises one.
 
 mod counts;
+mod sizes;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -152,6 +153,13 @@ fn table() {
         "| comments that open with, or need, a word that names no component | {} |",
         sum("words")
     );
+    println!(
+        "| fields with a lock or an atomic that other rooms can reach | {} |",
+        sum("shared")
+    );
+    for row in sizes::rows(&packages()) {
+        println!("{row}");
+    }
 }
 
 /// Writes the numbers of now where they are lower; all of them, if there is no list.
