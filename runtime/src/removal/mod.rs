@@ -160,8 +160,7 @@ impl Session {
         self.speculation.forget(id);
         // The body before the record: a request for a version under the next record finds none, or
         // the one that comes after.
-        let mut functions = self.functions.write();
-        let body = functions.take(id.index());
+        let body = self.functions.write().take(id.index());
         let record = self.versions.lock().remove(&id.index());
         let built = record.map(|record| record.built.into_iter().chain(record.staying));
         self.tiers.forget(id);
