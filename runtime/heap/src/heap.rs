@@ -10,7 +10,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -20,6 +20,7 @@ use uruk_base::locks::{Ordered, ranks};
 use crate::config::{Backing, BackingChoice, Freed, HeapConfig};
 use crate::draft::Draft;
 use crate::error::HeapError;
+use crate::guard::StateGuard;
 use crate::kin::Kin;
 use crate::layout::{MIN_RESERVATION, PAGE, clamp_reservation, page_up};
 use crate::memory::{Memory, Refusal};
@@ -127,26 +128,6 @@ pub(crate) struct Inner {
     pub(crate) limit: Option<usize>,
     pub(crate) freed: Freed,
     state: Mutex<State>,
-}
-
-/// The lock, with its place in the order of locks.
-pub(crate) struct StateGuard<'a> {
-    state: MutexGuard<'a, State>,
-    _order: Ordered,
-}
-
-impl Deref for StateGuard<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        &self.state
-    }
-}
-
-impl DerefMut for StateGuard<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        &mut self.state
-    }
 }
 
 pub(crate) type ForkGuard = ManuallyDrop<MutexGuard<'static, State>>;
@@ -393,10 +374,7 @@ impl Inner {
     /// better than ending the process.
     pub(crate) fn lock(&self) -> StateGuard<'_> {
         let order = Ordered::wait::<State, ranks::Heap>();
-        StateGuard {
-            state: self.lock_for_fork(),
-            _order: order,
-        }
+        StateGuard::new(self.lock_for_fork(), order)
     }
 
     /// Like [`Inner::lock`], for a thread that forks: no other thread waits for a lock meanwhile, so

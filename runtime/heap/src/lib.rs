@@ -48,6 +48,7 @@ mod draft;
 mod error;
 mod fork;
 mod freelist;
+mod guard;
 mod heap;
 mod kin;
 mod layout;

@@ -8,7 +8,7 @@ use crate::fork::hands::EmbedderThreads;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use uruk_base::FunctionId;
-use uruk_base::locks::Mutex;
+use uruk_base::locks::{Mutex, ranks};
 
 /// State of the embedder that is dropped with code, by threads that hold locks of the session. So
 /// its destructors run on a thread for code of embedders.
@@ -36,7 +36,7 @@ pub(crate) struct HostFunctions {
     /// States of modules that are about to be read, by file, and whether the module was read.
     coming: Mutex<HashMap<Arc<str>, (HostState, bool)>>,
     /// Producers of functions whose placeholder is their body, or can become it again.
-    lazy: Mutex<HashMap<FunctionId, Vec<Arc<dyn Lazy>>>>,
+    lazy: Mutex<HashMap<FunctionId, Vec<Arc<dyn Lazy>>>, ranks::HostFunctionsLazy>,
 }
 
 impl HostFunctions {

@@ -265,12 +265,9 @@ impl CodeDirectory {
         with(self.functions.read().get(id.index()))
     }
 
-    /// Takes the body behind stub `id` out, and calls `with` with it; no body is set or read
-    /// meanwhile.
-    pub(crate) fn take_body<R>(&self, id: FunctionId, with: impl FnOnce(Option<Body>) -> R) -> R {
-        let mut functions = self.functions.write();
-        let body = functions.take(id.index());
-        with(body)
+    /// Takes the body behind stub `id` out.
+    pub(crate) fn take_body(&self, id: FunctionId) -> Option<Body> {
+        self.functions.write().take(id.index())
     }
 
     /// The libraries in which names are searched.

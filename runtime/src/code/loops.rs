@@ -332,9 +332,10 @@ impl Drop for Loops {
         let left = self.left();
         self.gone.fetch_add(left, Ordering::Relaxed);
         let _pass = gate::enter();
+        let continuations = self.offers.end();
         let mut ended = self.ended.lock();
         ended.versions.push(self.whose);
-        ended.continuations.extend(self.offers.end());
+        ended.continuations.extend(continuations);
     }
 }
 

@@ -145,6 +145,11 @@ impl Versions {
         self.fixed.lock()
     }
 
+    /// Notes that a function keeps its first version, and the reason.
+    pub(crate) fn note_fixed(&self, function: FunctionId, staying: Staying) {
+        self.fixed().insert(function.index(), staying);
+    }
+
     pub(crate) fn natives(&self) -> MutexGuard<'_, IdMap<u32, Native>> {
         self.natives.lock()
     }

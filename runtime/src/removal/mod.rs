@@ -166,47 +166,46 @@ impl Session {
         self.speculation.forget(id);
         // The body before the record: a request for a version under the next record finds none, or
         // the one that comes after.
-        self.take_body(id, |body| {
-            let record = self.versions.lock().remove(&id.index());
-            let built = record.map(|record| record.built.into_iter().chain(record.staying));
-            self.tiers.forget(id);
-            self.eviction.forget(id);
-            self.versions.fixed().remove(&id.index());
-            for version in built.into_iter().flatten() {
-                self.retire(version);
+        let body = self.take_body(id);
+        let record = self.versions.lock().remove(&id.index());
+        let built = record.map(|record| record.built.into_iter().chain(record.staying));
+        self.tiers.forget(id);
+        self.eviction.forget(id);
+        self.versions.fixed().remove(&id.index());
+        for version in built.into_iter().flatten() {
+            self.retire(version);
+        }
+        drop(self.objects.take_all(id));
+        self.forget_cause(id);
+        // Last: a replacement under way may name it, and so may the rollback history.
+        let settled = self.replacing.forget(id) && settled;
+        drop(self.take_linked(id));
+        let file = |dylib: &Dylib, link_name: &str| {
+            // An image that stayed may go after its dylib.
+            let files = settled && !dylib.is_defunct() && !link_name.contains(LOCAL_MARKER);
+            files.then(|| self.removed.file(dylib, link_name, id))?;
+            Some((dylib.id(), Box::from(link_name)))
+        };
+        let reuse = |name, of_object| {
+            if settled && !self.is_program() {
+                self.removed.waiting.add(id, name, of_object);
             }
-            drop(self.objects.take_all(id));
-            self.forget_cause(id);
-            // Last: a replacement under way may name it, and so may the rollback history.
-            let settled = self.replacing.forget(id) && settled;
-            drop(self.take_linked(id));
-            let file = |dylib: &Dylib, link_name: &str| {
-                // An image that stayed may go after its dylib.
-                let files = settled && !dylib.is_defunct() && !link_name.contains(LOCAL_MARKER);
-                files.then(|| self.removed.file(dylib, link_name, id))?;
-                Some((dylib.id(), Box::from(link_name)))
-            };
-            let reuse = |name, of_object| {
-                if settled && !self.is_program() {
-                    self.removed.waiting.add(id, name, of_object);
-                }
-            };
-            match body {
-                // It never had a name.
-                Some(Body::Module(ModuleFunction {
-                    origin: Some(_), ..
-                })) => {}
-                Some(Body::Module(function)) => {
-                    let plan = function.module.plan();
-                    let name = &plan.import(function.symbol).name;
-                    reuse(file(&function.module.dylib, name), false);
-                }
-                Some(Body::Unit(unit)) => {
-                    file(&unit.dylib, self.names.session().name(unit.own));
-                }
-                Some(Body::Object(_)) => reuse(None, true),
-                None => {}
+        };
+        match body {
+            // It never had a name.
+            Some(Body::Module(ModuleFunction {
+                origin: Some(_), ..
+            })) => {}
+            Some(Body::Module(function)) => {
+                let plan = function.module.plan();
+                let name = &plan.import(function.symbol).name;
+                reuse(file(&function.module.dylib, name), false);
             }
-        });
+            Some(Body::Unit(unit)) => {
+                file(&unit.dylib, self.names.session().name(unit.own));
+            }
+            Some(Body::Object(_)) => reuse(None, true),
+            None => {}
+        }
     }
 }

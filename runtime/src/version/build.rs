@@ -122,8 +122,7 @@ impl Compiler {
             && self.choices.has_native()
         {
             // Native code exists, whose labels' addresses the program may have.
-            let fixed = &mut self.versions.fixed();
-            fixed.insert(id.index(), Staying::NativeLabels);
+            self.versions.note_fixed(id, Staying::NativeLabels);
             self.discard(id, built.unit, built.code);
             let function = self.name_of(id);
             let cause = Refusal::FirstStays;
@@ -133,8 +132,7 @@ impl Compiler {
             return Ok((request, built));
         }
         if for_ever {
-            let fixed = &mut self.versions.fixed();
-            fixed.insert(id.index(), Staying::Coroutine);
+            self.versions.note_fixed(id, Staying::Coroutine);
         }
         let best = self.choices.only(request.tier);
         if best == request.tier {
