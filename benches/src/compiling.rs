@@ -14,7 +14,7 @@ use uruk::inkwell::targets::{
     CodeModel, FileType, InitializationConfig, RelocMode, Target as LlvmTarget, TargetMachine,
 };
 use uruk_baseline::{Compiler, Options};
-use uruk_codegen::fuzz::plan_alone;
+use uruk_codegen::plan::plan_alone;
 use uruk_codegen::{Bitcode, Compile, Counters, Numbered, Plain, Reader, SymbolId};
 use uruk_guests::Guest;
 

@@ -1,5 +1,8 @@
-//! The bitcode entry point under any bytes; the body is `uruk_codegen::fuzz::compile_any`.
+//! The bitcode entry points under any bytes.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| uruk_codegen::fuzz::compile_any(bytes));
+#[path = "../../runtime/codegen/tests/support/any.rs"]
+mod any;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| any::compile_any(bytes));

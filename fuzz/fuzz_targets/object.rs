@@ -1,7 +1,10 @@
-//! The linker under any bytes; the body is `uruk_link::fuzz::link_any`.
+//! The linker under any bytes.
 
 #![no_main]
 
+#[path = "../../runtime/link/tests/support/any.rs"]
+mod any;
+
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = uruk_link::fuzz::link_any(bytes);
+    let _ = any::link_any(bytes);
 });

@@ -1,9 +1,12 @@
-//! The reclaim engine under any sequence of moves; the body is `uruk_reclaim::check::run`.
+//! The reclaim engine under any sequence of moves.
 
 #![no_main]
 
+#[path = "../../runtime/reclaim/tests/check/mod.rs"]
+mod check;
+
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Err(violation) = uruk_reclaim::check::run(bytes, None) {
+    if let Err(violation) = check::run(bytes, None) {
         panic!("{violation}");
     }
 });

@@ -1,6 +1,8 @@
-//! A session under any sequence of adding, calling, compiling, removing and moving; the
-//! body is `uruk::fuzz::run`.
+//! A session under any sequence of adding, calling, compiling, removing and moving.
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| uruk::fuzz::run(bytes));
+#[path = "../../runtime/tests/reclaim/sequences.rs"]
+mod sequences;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sequences::run(bytes));

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use crate::exclude::Excluded;
-use crate::fake::Fake;
 use crate::perf::Perf;
 use crate::sample::Kind;
 use crate::source::{Sizes, Source, SourceError};
@@ -81,6 +80,5 @@ fn open_kind(
             Box::new(perf)
         }
         Kind::Timers => Box::new(Timers::open(sizes, None, excluded)?),
-        Kind::Fake => Box::new(Fake::default()),
     })
 }

@@ -1,4 +1,4 @@
-//! A source that returns samples given to it, for tests of the users of sources.
+//! A source that returns samples given to it, for the tests of `sampler`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -65,7 +65,7 @@ impl Fake {
 
 impl Source for Fake {
     fn kind(&self) -> Kind {
-        Kind::Fake
+        Kind::Timers
     }
 
     fn cost_ns(&self) -> u64 {

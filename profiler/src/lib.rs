@@ -18,7 +18,7 @@
 //!
 //! # Map, in reading order
 //! `sample`; `source`: the trait; `rate`: how often; `sampler`: both together. Sources:
-//! `perf`, `timers` (with `queue`, `calibrate`, `threads`, `exclude`), `fake`; `choice`:
+//! `perf`, `timers` (with `queue`, `calibrate`, `threads`, `exclude`); `choice`:
 //! the first that works. Attribution: `map` over `entries`.
 
 #![deny(missing_docs)]
@@ -31,7 +31,7 @@ mod choice;
 mod entries;
 #[cfg(not(loom))]
 mod exclude;
-#[cfg(not(loom))]
+#[cfg(all(test, not(loom)))]
 mod fake;
 mod map;
 #[cfg(all(loom, test))]
@@ -59,8 +59,6 @@ mod timers;
 pub use choice::{Choice, Opened, open};
 #[cfg(not(loom))]
 pub use exclude::{Excluded, MAX_EXCLUDED};
-#[cfg(not(loom))]
-pub use fake::{Fake, Feed};
 pub use map::{AddressMap, Found, MapError, MapSize};
 #[cfg(not(loom))]
 pub use rate::{

@@ -25,8 +25,6 @@ pub enum Kind {
     CpuClock,
     /// POSIX timers on each thread's CPU clock.
     Timers,
-    /// Samples from a list, for tests.
-    Fake,
 }
 
 impl fmt::Display for Kind {
@@ -35,7 +33,6 @@ impl fmt::Display for Kind {
             Kind::Cycles => "perf cycles",
             Kind::CpuClock => "perf cpu-clock",
             Kind::Timers => "thread timers",
-            Kind::Fake => "fake",
         })
     }
 }

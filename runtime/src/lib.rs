@@ -40,8 +40,6 @@ mod error;
 mod events;
 mod exits;
 mod fork;
-#[doc(hidden)]
-pub mod fuzz;
 mod guarded;
 mod guest;
 #[cfg(doctest)]

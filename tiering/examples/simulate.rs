@@ -3,12 +3,15 @@
 //!
 //! `cargo run -p uruk-tiering --example simulate -- hot-function --decisions`
 
+#[path = "../tests/simulator/mod.rs"]
+mod simulator;
+
 use std::path::Path;
 
 use anyhow::Context;
 use clap::Parser;
-use uruk_tiering::simulator::{Machine, Replay, Truth, Workload, scenarios};
-use uruk_tiering::{Config, Nanos, Tier, stream};
+use simulator::{Machine, Replay, Truth, Workload, parse, scenarios};
+use uruk_tiering::{Config, Nanos, Tier};
 
 /// Tries the tiering policy on a simulated machine.
 #[derive(Parser)]
@@ -70,7 +73,7 @@ fn main() -> anyhow::Result<()> {
         None => {
             let text = std::fs::read_to_string(Path::new(&arguments.what))
                 .with_context(|| format!("no scenario and no file: {:?}", arguments.what))?;
-            let inputs = stream::parse(&text).with_context(|| arguments.what.clone())?;
+            let inputs = parse(&text).with_context(|| arguments.what.clone())?;
             simulate(&arguments, &config, Replay::new(inputs));
         }
     }

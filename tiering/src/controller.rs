@@ -8,7 +8,7 @@
 //! | [`on_compiled`](Controller::on_compiled) | O(1) | a shorter poll interval |
 //! | [`on_counters`](Controller::on_counters), [`on_samples`](Controller::on_samples) | O(1); O(log queue) for a candidate | a candidate |
 //! | [`finished`](Controller::finished) | O(jobs) | better code for the policy to measure |
-//! | [`replaced`](Controller::replaced), [`pin`](Controller::pin), [`request`](Controller::request), [`demote`](Controller::demote) | O(jobs + log queue) | a cancellation, a request |
+//! | [`replaced`](Controller::replaced), [`pin`](Controller::pin), [`request`](Controller::request) | O(jobs + log queue) | a cancellation, a request |
 //!
 //! # Invariants
 //! - At most `jobs` compiles are outstanding; each ends with one `finished`.

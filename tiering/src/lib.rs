@@ -47,7 +47,7 @@
 //! evict; `offers` holds the continuations for a version's loops (OSR); `queue` orders candidates;
 //! `polls` sets the time of the next poll. `controller` ties them together and `stats` shows it.
 //! [`tuning`] compares versions of a region that take turns. `stream` is the text form of the
-//! inputs and `simulator` a simulated machine.
+//! inputs. The tests have a simulated machine (`tests/simulator`).
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -69,7 +69,6 @@ pub mod offers;
 pub mod policy;
 mod polls;
 mod queue;
-pub mod simulator;
 mod stats;
 pub mod stream;
 mod sync;

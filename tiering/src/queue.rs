@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn both_indexes_agree() {
         let mut queue = Queue::new(16);
-        let mut random = crate::simulator::Random::new(7);
+        let mut random = uruk_testing::Random::new(7);
         for at in 0..2000 {
             let function = FunctionId(random.below(40) as u32);
             match random.below(4) {

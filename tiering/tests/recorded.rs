@@ -2,11 +2,13 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
+mod simulator;
+
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-use uruk_tiering::simulator::{Machine, Replay, Truth, Workload, scenarios};
-use uruk_tiering::stream::{Input, parse};
+use simulator::{Machine, Replay, Truth, Workload, parse, scenarios};
+use uruk_tiering::stream::Input;
 use uruk_tiering::{Config, Controller, FunctionId, Nanos, Outcome, Tier, VersionIds};
 
 /// A file with two owners.

@@ -2,13 +2,16 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
+mod simulator;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use uruk_tiering::simulator::{
-    FunctionShape, Line, Machine, Phase, Program, Random, Replay, Truth, What, scenarios,
+use simulator::{
+    FunctionShape, Line, Machine, Phase, Program, Replay, Truth, What, parse, scenarios,
 };
-use uruk_tiering::stream::{Input, Recorder, parse};
+use uruk_testing::Random;
+use uruk_tiering::stream::{Input, Recorder};
 use uruk_tiering::{
     Config, Controller, Decision, Facts, FirstCode, FunctionId, Nanos, Outcome, Tier, VersionIds,
 };

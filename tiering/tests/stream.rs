@@ -2,22 +2,25 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
-use uruk_tiering::simulator::Random;
-use uruk_tiering::stream::{HEADER, Input, Recorder, parse};
+mod simulator;
+
+use simulator::parse;
+use uruk_testing::Random;
+use uruk_tiering::stream::{HEADER, Input, Recorder};
 use uruk_tiering::{Facts, FirstCode, FunctionId, Nanos, Outcome, Tier, VersionId};
 
 /// One input of each kind, with numbers over their whole ranges.
 fn inputs(random: &mut Random) -> Vec<Input> {
-    let function = FunctionId(random.bits() as u32);
-    let version = VersionId(random.bits());
+    let function = FunctionId(random.next() as u32);
+    let version = VersionId(random.next());
     let tier = Tier::ALL[random.below(3) as usize];
-    let compile = Nanos(random.bits() >> random.below(64));
+    let compile = Nanos(random.next() >> random.below(64));
     let counters = random.below(2) == 0;
     let first = FirstCode {
         version,
         tier,
         facts: Facts {
-            instructions: random.bits() as u32,
+            instructions: random.next() as u32,
             loops: random.below(9) as u32,
             nested: counters,
             calls: random.below(99) as u32,
@@ -28,10 +31,10 @@ fn inputs(random: &mut Random) -> Vec<Input> {
     let finished = |outcome| Input::Finished(function, version, tier, outcome);
     vec![
         Input::Compiled(function, first),
-        Input::Counters(function, random.bits(), random.bits()),
-        Input::Samples(function, version, random.bits() as u32, compile),
+        Input::Counters(function, random.next(), random.next()),
+        Input::Samples(function, version, random.next() as u32, compile),
         Input::Sampling(None),
-        Input::Sampling(Some(Nanos(random.bits() | 1))),
+        Input::Sampling(Some(Nanos(random.next() | 1))),
         Input::ProcessorTime(compile),
         finished(Outcome::Published { compile, counters }),
         finished(Outcome::Late { compile }),
@@ -43,7 +46,6 @@ fn inputs(random: &mut Random) -> Vec<Input> {
         Input::Pin(function, Some(tier)),
         Input::Request(function, tier),
         Input::Replaced(function),
-        Input::Demote(function),
         Input::Pause,
         Input::Resume,
     ]
@@ -164,7 +166,7 @@ fn damaged_streams_do_not_panic() {
         for _ in 0..=random.below(3) {
             let at = random.below(bytes.len() as u64) as usize;
             match random.below(3) {
-                0 => bytes[at] = random.bits() as u8,
+                0 => bytes[at] = random.next() as u8,
                 1 => bytes.truncate(at.max(1)),
                 _ => bytes.insert(at, b"0 =\nf9"[random.below(6) as usize]),
             }

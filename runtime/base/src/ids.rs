@@ -95,15 +95,6 @@ impl Tier {
         }
     }
 
-    /// The tier below, if code is compiled at it.
-    pub fn below(self) -> Option<Tier> {
-        match self {
-            Tier::Native | Tier::Baseline => None,
-            Tier::Optimized => Some(Tier::Baseline),
-            Tier::Guided => Some(Tier::Optimized),
-        }
-    }
-
     /// Index in tables by tier, from 0. Native code shares its index with baseline code: a function
     /// begins with one of the two, and no function has both.
     pub const fn index(self) -> usize {
@@ -154,9 +145,7 @@ mod tests {
     fn tiers_have_neighbours() {
         assert_eq!(Tier::Baseline.above(), Some(Tier::Optimized));
         assert_eq!(Tier::Guided.above(), None);
-        assert_eq!(Tier::Baseline.below(), None);
         assert_eq!(Tier::Native.above(), Some(Tier::Optimized));
-        assert_eq!(Tier::Native.below(), None);
         assert_eq!(Tier::try_from(0), Ok(Tier::Native));
         assert_eq!(Tier::try_from(4), Err(NoSuchTier(4)));
         assert_eq!(Tier::Guided.index(), 2);

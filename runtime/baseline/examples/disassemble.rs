@@ -1,7 +1,10 @@
 //! Compiles functions in text form and prints their code: `disassemble FILE`.
 
+#[path = "../tests/ir/mod.rs"]
+mod ir;
+
 use iced_x86::{Decoder, DecoderOptions, Formatter, NasmFormatter};
-use uruk_baseline::{Options, compile, ir};
+use uruk_baseline::{Options, compile};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::args().nth(1).ok_or("which file?")?;

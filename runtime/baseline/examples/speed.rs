@@ -1,11 +1,14 @@
 //! Measures compile time: nanoseconds an instruction, of functions in text form or of a generated
 //! one: `speed [FILE...]`. A file may have several functions, after lines with `==== name`.
 
+#[path = "../tests/ir/mod.rs"]
+mod ir;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Instant;
 
-use uruk_baseline::{Compiler, Options, ir};
+use uruk_baseline::{Compiler, Options};
 
 /// Rounds of one measurement, the best of which counts.
 const ROUNDS: usize = 20;

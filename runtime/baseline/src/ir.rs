@@ -19,26 +19,18 @@
 //! - Phis come first in their block, with one incoming operand for each edge.
 //! - Sequences of multiply and add that LLVM may fuse were split.
 
+use std::fmt;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-mod check;
-mod dominance;
-mod dump;
-mod names;
 mod ops;
-mod parse;
-mod parse_op;
 mod results;
-mod tokens;
 
-pub use check::{Broken, check};
 pub use ops::{
     BitOp, Cast, Clause, FloatOp, FloatPredicate, FloatUnary, IntOp, IntPredicate, MemoryOp, Op,
     Ordering, OverflowOp, RmwOp, Term, WideOp,
 };
-pub use parse::{ParseError, parse};
 pub use results::Results;
 
 /// A scalar: parameters first, in order, then results of instructions in the order of
@@ -114,6 +106,19 @@ impl Type {
     /// Whether it lives in a general register.
     pub fn is_int(self) -> bool {
         matches!(self, Type::Int(_))
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Type::Int(bits) => write!(f, "i{bits}"),
+            Type::F32 => f.write_str("f32"),
+            Type::F64 => f.write_str("f64"),
+            Type::F80 => f.write_str("f80"),
+            Type::V128 => f.write_str("v128"),
+            Type::V64 => f.write_str("v64"),
+        }
     }
 }
 

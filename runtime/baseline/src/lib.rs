@@ -30,7 +30,6 @@ pub mod ir;
 
 mod abi;
 mod analysis;
-#[allow(dead_code, unused_imports)]
 mod asm;
 mod code;
 mod compiler;
@@ -43,6 +42,12 @@ mod options;
 mod places;
 mod sequences;
 mod unwind;
+
+#[cfg(test)]
+extern crate self as uruk_baseline;
+#[cfg(test)]
+#[path = "../tests/ir/mod.rs"]
+mod text;
 
 pub use compiler::{Compiler, compile, covers};
 pub use options::{Features, Options};

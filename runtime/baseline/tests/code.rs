@@ -1,10 +1,12 @@
 //! Tests the code of small functions, as text: folded operands, places of values, removed
 //! instructions.
 
+mod ir;
+
 use std::fmt::Write;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, NasmFormatter};
-use uruk_baseline::{Options, compile, ir};
+use uruk_baseline::{Options, compile};
 
 /// Compares the code behind `mov rbp, rsp` with lines.
 #[track_caller]

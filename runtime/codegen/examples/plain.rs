@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use uruk_codegen::fuzz::plan_alone;
+use uruk_codegen::plan::plan_alone;
 use uruk_codegen::{Bitcode, Compile, Counters, Numbered, Plain, Reader, SymbolId};
 
 fn main() {

@@ -5,7 +5,7 @@
 
 use crate::bitcode::Bitcode;
 use crate::error::CodegenError;
-use crate::fuzz::plan_alone;
+use crate::plan::plan_alone;
 use crate::reader::{Reader, Verify};
 use crate::summary::{Placement, SymbolId};
 

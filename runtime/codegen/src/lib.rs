@@ -49,7 +49,6 @@ pub mod emit;
 pub mod error;
 pub mod facts;
 pub mod fatal;
-pub mod fuzz;
 pub mod native;
 pub mod plan;
 pub mod pool;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use uruk_base::allocated::{of_slice, of_vec};
 
-use crate::summary::SymbolId;
+use crate::summary::{Kind, ModuleSummary, SymbolId};
 
 /// How code addresses a symbol that is not in its own unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,4 +100,20 @@ impl ModulePlan {
             .map(|import| of_slice(import.name.as_bytes()));
         of_vec(&self.imports) + names.sum::<usize>()
     }
+}
+
+/// The plan of a module that is bound to nothing else: every name means itself.
+pub fn plan_alone(summary: &ModuleSummary) -> ModulePlan {
+    let imports = summary.symbols.iter().map(|symbol| {
+        let defined = symbol.linkage.is_definition();
+        let near = defined && symbol.kind == Kind::Data;
+        Import {
+            name: symbol.name.clone().into(),
+            access: if near { Access::Near } else { Access::Indirect },
+            defined,
+            bound: defined,
+            replaced: false,
+        }
+    });
+    ModulePlan::new(imports.collect())
 }

@@ -112,7 +112,7 @@ impl Probes {
     }
 
     /// The sites, each with the index of its first word.
-    pub(crate) fn places(&self) -> impl Iterator<Item = (Site, u32)> {
+    pub fn places(&self) -> impl Iterator<Item = (Site, u32)> {
         self.sites.iter().scan(1, |next, &site| {
             let first = *next;
             *next += site.words();

@@ -218,7 +218,7 @@ impl Compiled {
 
 #[cfg(test)]
 mod tests {
-    use crate::fuzz::plan_alone;
+    use crate::plan::plan_alone;
     use crate::{Bitcode, Compile, Compiled, ReaderPool, ReadingRoom, Tier};
 
     #[test]

@@ -170,15 +170,6 @@ pub struct ModuleSummary {
 }
 
 impl ModuleSummary {
-    /// Number of functions the module defines, without `available_externally` ones.
-    pub fn function_count(&self) -> usize {
-        self.symbols
-            .iter()
-            .filter(|s| s.kind == Kind::Function && s.linkage.is_definition())
-            .filter(|s| s.linkage != Linkage::Available)
-            .count()
-    }
-
     /// Bytes allocated for the summary, without itself.
     pub(crate) fn bytes(&self) -> usize {
         let names = self.symbols.iter().map(|symbol| &symbol.name);

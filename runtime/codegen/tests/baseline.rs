@@ -2,13 +2,14 @@
 //! `baseline/` is a module whose functions are followed by comments with the expected output;
 //! `URUK_BLESS=1` writes these anew.
 
+#[path = "../../baseline/tests/ir/mod.rs"]
+mod ir;
 mod support;
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use support::{Bare, id};
-use uruk_baseline::ir;
 use uruk_codegen::{Compile, Counters, NotPlain, Read, Tier, Transform};
 
 fn file(name: &str) -> PathBuf {
@@ -22,10 +23,11 @@ fn file(name: &str) -> PathBuf {
 fn text(module: &mut Bare, name: &str, how: &Compile) -> String {
     match module.read(name, how) {
         Ok(Read { function, .. }) => {
+            let text = ir::text(&function).to_string();
             if let Err(broken) = ir::check(&function) {
-                panic!("{name}: {broken}\n{function}");
+                panic!("{name}: {broken}\n{text}");
             }
-            function.to_string()
+            text
         }
         Err(NotPlain::Invalid(what)) => panic!("{name}: {what}"),
         Err(reason) => format!("{reason}\n"),

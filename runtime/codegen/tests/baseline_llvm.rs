@@ -18,6 +18,8 @@ mod eval;
 mod generate;
 #[path = "../../baseline/tests/proof/interpret.rs"]
 mod interpret;
+#[path = "../../baseline/tests/ir/mod.rs"]
+mod ir;
 #[path = "../../baseline/tests/proof/llvm/mod.rs"]
 mod llvm;
 #[path = "../../baseline/tests/proof/memory.rs"]
@@ -38,11 +40,11 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::process::Command;
 
-use uruk_baseline::ir::{self, Function};
 use uruk_codegen::{Compile, NotPlain, Read};
 
 use crate::chance::Chance;
 use crate::interpret::{Input, Ran};
+use crate::ir::Function;
 use crate::llvm::Text;
 use crate::trial::{pieces, random_input};
 
@@ -156,8 +158,9 @@ fn llvm_does_what_the_interpreter_says() {
             count += runs.len();
             if let Err((nth, what)) = native::compare_at(&function, at, &runs) {
                 wrong.push(format!(
-                    "seed {seed}: {what}\nwith {:x?}\n{function}",
-                    runs[nth].0.arguments
+                    "seed {seed}: {what}\nwith {:x?}\n{}",
+                    runs[nth].0.arguments,
+                    ir::text(&function)
                 ));
             }
         }
@@ -199,6 +202,7 @@ fn what_is_read_and_compiled_does_what_the_interpreter_says() {
             };
             count += runs.len();
             if let Err(what) = done {
+                let (function, read) = (ir::text(&function), ir::text(&read));
                 wrong.push(format!("seed {seed}: {what}\n{function}\nread:\n{read}"));
             }
         }

@@ -6,7 +6,7 @@ mod support;
 use std::sync::Arc;
 
 use support::id;
-use uruk_codegen::fuzz::plan_alone;
+use uruk_codegen::plan::plan_alone;
 use uruk_codegen::{
     Bitcode, CodegenError, Compile, FactStore, Knowledge, Reader, ReaderPool, ReadingRoom,
     SymbolId, Tier,

@@ -1,10 +1,12 @@
 //! Extraction and emission: IR in, the object's symbols and relocations out.
 
+#[path = "support/any.rs"]
+mod any;
 mod support;
 
+use any::compile_any;
 use object::{Object, ObjectSection, ObjectSymbol};
 use support::{describe, id, plan, reader};
-use uruk_codegen::fuzz::compile_any;
 use uruk_codegen::{Bitcode, CodegenError, Compile, Labels, Placement, Reader, Tier};
 use uruk_testing::Random;
 

@@ -1,10 +1,13 @@
 //! Records of the tiering policy's inputs in a run, replayed; results of the tuner.
 
+#[path = "../../../tiering/tests/simulator/mod.rs"]
+mod simulator;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use uruk_tiering::simulator::{Machine, Replay, Truth};
-use uruk_tiering::stream::{Input, parse};
+use simulator::{Machine, Replay, Truth, parse};
+use uruk_tiering::stream::Input;
 use uruk_tiering::{Config, Nanos, Outcome, Tier};
 
 /// Squares are summed up again and again, for long enough to be noticed.

@@ -4,7 +4,7 @@
 //! bytes and tables. It does not depend on heaps, stubs or sessions.
 //!
 //! Invariants:
-//! - Input never panics, for any bytes; see [`fuzz`].
+//! - Input never panics, for any bytes (`tests/damaged.rs`).
 //! - The output depends on the arguments only.
 //! - Nothing is silently left out: a relocation is applied in full, or the link fails and names it.
 //!
@@ -84,8 +84,6 @@ mod fixup;
 mod unwind;
 
 mod linked;
-
-pub mod fuzz;
 
 pub use apart::{Constant, Reference, Referent};
 pub use assembled::{Assembly, Form, Part, Target};

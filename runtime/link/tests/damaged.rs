@@ -1,12 +1,14 @@
 //! Damaged objects: every prefix, and seeded random changes. The outcome is an
 //! error or an image, never a panic.
 
+#[path = "support/any.rs"]
+mod any;
 mod support;
 
+use any::link_any;
 use object::{SectionKind, elf};
 use support::compile;
 use support::write::Writer;
-use uruk_link::fuzz::link_any;
 use uruk_testing::Random;
 
 /// Objects that use much of the format, small enough to try every prefix.

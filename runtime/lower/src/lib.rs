@@ -21,8 +21,8 @@
 //! | [`data`] | the module beside its functions |
 //!
 //! # Invariants
-//! - The result keeps the reader's invariants ([`uruk_baseline::ir::check`]), for any body: a body
-//!   is refused if it is invalid IR in a part that matters here, or not covered.
+//! - The result meets the requirements of [`uruk_baseline::ir`], for any body: a body is refused if
+//!   it is invalid IR in a part that matters here, or not covered.
 //! - No input panics, and the time for each is bounded by a multiple of its size.
 //! - Addresses and integers of 64 bits are one type.
 //!

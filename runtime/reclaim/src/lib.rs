@@ -11,7 +11,7 @@
 //! Modules, in reading order: [`ids`], [`slots`], [`block`] (a block's life), [`mod@env`] (the
 //! environment), `proof` (the argument for freeing), [`policy`] (the time of cycles), [`mod@order`]
 //! (the order of copies), [`engine`] (the cycle), [`inbox`] (from publishers to the engine),
-//! [`stats`], [`config`], [`check`] (a model world for tests).
+//! [`stats`], [`config`]. The tests have a model world (`tests/check`).
 //!
 //! Invariants:
 //! - A block is freed only if a scan that began after it became unreachable was answered by every
@@ -46,7 +46,6 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 
 pub mod block;
-pub mod check;
 pub mod config;
 pub mod engine;
 pub mod env;

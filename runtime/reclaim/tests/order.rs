@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use uruk_reclaim::check::moves;
 use uruk_reclaim::{BlockId, Edge, Node, order};
+use uruk_testing::Random;
 
 const PAGE: u64 = 4096;
 
@@ -65,7 +65,8 @@ fn clusters_are_bounded_in_size_and_thinness() {
 
 /// 2,000 blocks and 10,000 calls, from a seed.
 fn large(seed: u64) -> (Vec<Node>, Vec<Edge<usize>>) {
-    let bytes = moves(seed, 2_000 * 4 + 10_000 * 5);
+    let mut bytes = vec![0; 2_000 * 4 + 10_000 * 5];
+    Random::new(seed).fill(&mut bytes);
     let wide = |at: usize| usize::from(bytes[at]) << 8 | usize::from(bytes[at + 1]);
     let parts = (0..2_000).map(|at| {
         (

@@ -2,7 +2,9 @@
 #![allow(unexpected_cfgs, reason = "loom")]
 #![cfg(not(loom))]
 
-use uruk_reclaim::check::{Guard, Tally, moves, run};
+mod check;
+
+use check::{Guard, Tally, moves, run};
 
 const LENGTH: usize = 4_000;
 

@@ -104,18 +104,6 @@ impl Dylib {
         }
     }
 
-    /// Like [`Dylib::lookup`], by name.
-    ///
-    /// # Errors
-    /// Those of [`Session::lookup`].
-    #[inline]
-    pub fn lookup_name(&self, name: &str) -> Result<u64, SessionError> {
-        match self.ready_name(name) {
-            Some(address) => Ok(address),
-            None => self.lookup_slowly(self.session.intern(name)),
-        }
-    }
-
     /// The search order for symbols that this dylib uses: itself with all symbols, then its link
     /// order.
     pub fn search_order(&self) -> Vec<(Dylib, Visibility)> {

@@ -30,7 +30,7 @@ fn absolute_and_hidden() {
         .define(AbsoluteSymbols::new([(env.a, 3, EXPORTED)]))
         .unwrap();
     assert_eq!(env.dylib.lookup(env.a).unwrap(), 1);
-    assert_eq!(env.dylib.lookup_name("b").unwrap(), 2);
+    assert_eq!(env.dylib.lookup(env.session.intern("b")).unwrap(), 2);
     assert_eq!(env.dylib.ready_name("b"), Some(2));
     // Hidden symbols are skipped, before and after they are ready.
     for _ in 0..2 {

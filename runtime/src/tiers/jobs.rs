@@ -5,7 +5,7 @@
 //!
 //! | cancelled by | which jobs | what follows |
 //! |---|---|---|
-//! | the controller: another pin, a demotion, a replacement | the job it asked for | it is told `Outcome::Cancelled` |
+//! | the controller: another pin, a replacement | the job it asked for | it is told `Outcome::Cancelled` |
 //! | a commit, a rollback, a removal | versions under way of the functions, on any thread | a first call begins again with the new body |
 //! | the end of the session, or of the process | all jobs, finally | workers end |
 //! | `fork` that has waited for [`PATIENCE`](crate::fork::gate) | jobs that run, each once in its life | the job is put back first in the queue, and begins after the fork |

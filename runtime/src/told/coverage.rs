@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use uruk_baseline::{Options, covers};
-use uruk_codegen::fuzz::plan_alone;
+use uruk_codegen::plan::plan_alone;
 use uruk_codegen::{
     Bitcode, Compile, Counters, NotPlain, Numbered, Placement, Plain, Reader, SymbolId,
 };

@@ -29,6 +29,11 @@ impl Random {
         u128::from(self.next()) << 64 | u128::from(self.next())
     }
 
+    /// A number from 0 up to but not including 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
     /// A number below `limit`, which is greater than 0.
     pub fn below<N: Limit>(&mut self, limit: N) -> N {
         limit.scale(self.next())

@@ -1,9 +1,12 @@
-//! `uruk::fuzz::run` for a few seconds of random steps.
+//! `sequences` for a few seconds of random steps.
 //!
 //! `URUK_STRESS_SEED` is the first seed (1), `URUK_STRESS_SECONDS` how long (4).
 
 use std::time::{Duration, Instant};
+
 use uruk_testing::Random;
+
+use crate::sequences;
 
 #[test]
 fn random_sequences_do_what_the_model_says() {
@@ -17,7 +20,7 @@ fn random_sequences_do_what_the_model_says() {
         let mut bytes = [0; 160];
         Random::new(seed).fill(&mut bytes);
         println!("seed {seed}");
-        uruk::fuzz::run(&bytes);
+        sequences::run(&bytes);
         seed += 1;
     }
 }

@@ -12,4 +12,5 @@ mod reclaim_refused;
 mod reclaim_roots;
 mod reclaim_threads;
 mod removal;
+mod sequences;
 mod undefined;

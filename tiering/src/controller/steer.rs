@@ -11,9 +11,6 @@ use crate::stream::Input;
 
 use super::{Controller, Decision, Job, Reason};
 
-/// Factor of the expected gain after a demotion: 2 to the power of this.
-const DEMOTION: u8 = 2;
-
 impl Controller {
     /// Writes all inputs from now on to `out`, in the form of [`stream`](crate::stream), up to
     /// about `limit` bytes. A recording in progress is ended.
@@ -63,21 +60,6 @@ impl Controller {
             }
             None => true,
         }
-    }
-
-    /// Takes a function one tier down; a later promotion needs a score four times as high. False if
-    /// it is at the lowest tier, has no code, or too many requests wait.
-    pub fn demote(&mut self, function: FunctionId) -> bool {
-        self.diary.note(Nanos::ZERO, || Input::Demote(function));
-        let Some(activity) = self.functions.get_mut(function) else {
-            return false;
-        };
-        let Some(below) = activity.tier().and_then(Tier::below) else {
-            return false;
-        };
-        activity.hesitate(DEMOTION);
-        self.cancel_others(function, below);
-        self.want(function, below, Reason::Demoted)
     }
 
     /// Records that the runtime went back to an earlier version, for [`Decision::Revert`] or the

@@ -242,29 +242,6 @@ fn a_pin_wins_over_the_policy() {
 }
 
 #[test]
-fn a_demoted_function_needs_better_reasons() {
-    let mut controller = controller(|_| {});
-    assert!(!controller.demote(F));
-    first(&mut controller, Nanos::ZERO, F, 300);
-    assert!(!controller.demote(F), "nothing below");
-    busy(&mut controller, F, 0, 1);
-    let (_, version, ..) = compile(&mut controller, Nanos::from_ms(1));
-    controller.finished(Nanos::from_ms(4), version, published(3));
-    assert!(controller.demote(F));
-    let (_, version, tier, reason) = compile(&mut controller, Nanos::from_ms(4));
-    assert_eq!((tier, reason), (Tier::Baseline, Reason::Demoted));
-    let outcome = Outcome::Published {
-        compile: Nanos::from_us(300),
-        counters: true,
-    };
-    controller.finished(Nanos::from_ms(5), version, outcome);
-    busy(&mut controller, F, 5, 6);
-    assert_eq!(controller.next(Nanos::from_ms(6)), None);
-    busy(&mut controller, F, 6, 20);
-    assert!(controller.next(Nanos::from_ms(20)).is_some());
-}
-
-#[test]
 fn nothing_is_compiled_for_a_while_without_memory() {
     let mut controller = controller(|_| {});
     first(&mut controller, Nanos::ZERO, F, 100);

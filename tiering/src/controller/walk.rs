@@ -3,7 +3,7 @@
 
 use super::tests::{controller, first};
 use super::*;
-use crate::simulator::Random;
+use uruk_testing::Random;
 
 /// The invariants of the module.
 fn check(controller: &Controller, functions: u32) {
@@ -81,7 +81,6 @@ fn the_invariants_hold_whatever_comes() {
                 15 => drop(controller.pin(function, Some(tier))),
                 16 => drop(controller.pin(function, None)),
                 17 => drop(controller.request(function, tier)),
-                18 => drop(controller.demote(function)),
                 19 if random.below(40) == 0 => {
                     controller.abandon();
                     under_way.clear();

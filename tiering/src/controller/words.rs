@@ -57,13 +57,10 @@ pub enum Reason {
     Requested,
     /// The embedder pinned it to this tier.
     Pinned,
-    /// The embedder demoted it.
-    Demoted,
 }
 
 /// The end of a compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Outcome {
     /// The slot holds its code.
     Published {
@@ -133,7 +130,6 @@ impl fmt::Display for Reason {
             }
             Reason::Requested => f.write_str("requested"),
             Reason::Pinned => f.write_str("pinned"),
-            Reason::Demoted => f.write_str("demoted"),
         }
     }
 }

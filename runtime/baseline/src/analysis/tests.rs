@@ -1,13 +1,13 @@
 //! Tests of the analysis as text: functions in, states and live ranges out.
 
 use super::{Analysis, State};
-use crate::ir::parse;
+use crate::text;
 
 /// States of all used values, with the live ranges of those that have places, then variables.
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
-    let function = parse(text).expect("a function");
-    crate::ir::check(&function).expect("a valid function");
+    let function = text::parse(text).expect("a function");
+    text::check(&function).expect("a valid function");
     let mut analysis = Analysis::default();
     analysis.of(&function);
     let values = function.types.len() as u32;

@@ -46,13 +46,6 @@ impl Asm {
         self.instruction(opcode, src.number(), RmOperand::Mem(mem), Imm::None);
     }
 
-    /// `lock cmpxchg16b [mem]`: like [`Asm::lock_cmpxchg`], with `rdx:rax` and `rcx:rbx`. Not every
-    /// x86-64 has it.
-    pub(crate) fn lock_cmpxchg16b(&mut self, mem: Mem) {
-        let opcode = Opcode::two(0xc7).w().lock();
-        self.instruction(opcode, 1, RmOperand::Mem(mem), Imm::None);
-    }
-
     /// `mfence`.
     pub(crate) fn mfence(&mut self) {
         self.bytes.extend_from_slice(&[0x0f, 0xae, 0xf0]);

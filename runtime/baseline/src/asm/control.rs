@@ -166,11 +166,6 @@ impl Asm {
     pub(crate) fn pause(&mut self) {
         self.bytes.extend_from_slice(&[0xf3, 0x90]);
     }
-
-    /// `nop`, one byte.
-    pub(crate) fn nop(&mut self) {
-        self.bytes.push(0x90);
-    }
 }
 
 /// The word of a symbol.

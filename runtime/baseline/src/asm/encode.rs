@@ -7,7 +7,7 @@ use super::types::{Base, Label, Mem};
 use super::{Asm, LabelUse};
 use crate::code::Fixup;
 
-/// An opcode with its prefix and flags: bits 0-7 the last byte, 8-9 the map, 10-11 the prefix, then
+/// An opcode with its prefix and flags: bits 0-7 the last byte, 8 whether `0f` precedes it, 10-11 the prefix, then
 /// flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Opcode(u32);
@@ -30,16 +30,6 @@ impl Opcode {
     /// `0f` and a byte.
     pub(super) const fn two(byte: u8) -> Opcode {
         Opcode(byte as u32 | 1 << 8)
-    }
-
-    /// `0f 38` and a byte.
-    pub(super) const fn of_38(byte: u8) -> Opcode {
-        Opcode(byte as u32 | 2 << 8)
-    }
-
-    /// `0f 3a` and a byte.
-    pub(super) const fn of_3a(byte: u8) -> Opcode {
-        Opcode(byte as u32 | 3 << 8)
     }
 
     /// After `66`.
@@ -75,11 +65,6 @@ impl Opcode {
     /// After `lock`.
     pub(super) const fn lock(self) -> Opcode {
         Opcode(self.0 | Opcode::LOCK)
-    }
-
-    /// The opcode with `add` added to its last byte.
-    pub(super) const fn plus(self, add: u8) -> Opcode {
-        Opcode(self.0 + add as u32)
     }
 }
 
@@ -249,17 +234,8 @@ fn push_opcode(draft: &mut Draft, opcode: Opcode, reg: u8, rm: &RmOperand) {
     if rex != 0 || needed {
         draft.push(0x40 | rex);
     }
-    match bits >> 8 & 3 {
-        0 => {}
-        1 => draft.push(0x0f),
-        2 => {
-            draft.push(0x0f);
-            draft.push(0x38);
-        }
-        _ => {
-            draft.push(0x0f);
-            draft.push(0x3a);
-        }
+    if bits >> 8 & 1 != 0 {
+        draft.push(0x0f);
     }
     draft.push(bits as u8);
 }

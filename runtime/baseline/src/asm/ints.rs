@@ -38,11 +38,9 @@ pub(crate) enum Shift {
 #[allow(missing_docs)]
 pub(crate) enum Unary {
     Inc = 0,
-    Dec = 1,
     Not = 2,
     Neg = 3,
     Mul = 4,
-    Imul = 5,
     Div = 6,
     Idiv = 7,
 }
@@ -301,7 +299,7 @@ impl Asm {
     /// An operation of one operand.
     pub(crate) fn unary(&mut self, op: Unary, width: Width, operand: impl Into<Rm>) {
         let wide = match op {
-            Unary::Inc | Unary::Dec => 0xff,
+            Unary::Inc => 0xff,
             _ => 0xf7,
         };
         self.rm(by_width(wide, width), op as u8, operand, Imm::None);
@@ -387,12 +385,6 @@ impl Asm {
         self.rm(opcode, dst.number(), src, Imm::None);
     }
 
-    /// `bt src, bit`: the carry flag becomes that bit. Not for bytes.
-    pub(crate) fn bit_test_imm(&mut self, width: Width, src: impl Into<Rm>, bit: u8) {
-        let opcode = sized(Opcode::two(0xba), width);
-        self.rm(opcode, 4, src, Imm::I8(bit as i8));
-    }
-
     /// Reverses bytes of 32 or 64 bits.
     pub(crate) fn bswap(&mut self, width: Width, dst: Gpr) {
         let rex = u8::from(width == Width::W64) << 3 | dst.number() >> 3;
@@ -415,44 +407,12 @@ impl Asm {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Swaps two registers, of 32 bits (the upper halves become zero) or 64.
-    pub(crate) fn xchg(&mut self, width: Width, a: Gpr, b: Gpr) {
-        let width = width.at_least_32();
-        // `xchg eax, eax` in the short form is `nop`, which keeps the upper half.
-        if a != b && (a == Gpr::RAX || b == Gpr::RAX) {
-            let other = if a == Gpr::RAX { b } else { a };
-            let rex = u8::from(width == Width::W64) << 3 | other.number() >> 3;
-            if rex != 0 {
-                self.bytes.push(0x40 | rex);
-            }
-            self.bytes.push(0x90 | other.number() & 7);
-        } else {
-            self.rm(with_reg(0x87, width), a.number(), b, Imm::None);
-        }
-    }
-
     /// `push` of a register.
     pub(crate) fn push(&mut self, src: Gpr) {
         if src.number() >= 8 {
             self.bytes.push(0x41);
         }
         self.bytes.push(0x50 | src.number() & 7);
-    }
-
-    /// `push` of 8 bytes of memory.
-    pub(crate) fn push_mem(&mut self, src: Mem) {
-        self.rm(Opcode::one(0xff), 6, src, Imm::None);
-    }
-
-    /// `push` of a constant, which is sign-extended.
-    pub(crate) fn push_constant(&mut self, value: i32) {
-        match i8::try_from(value) {
-            Ok(small) => self.bytes.extend_from_slice(&[0x6a, small as u8]),
-            Err(_) => {
-                self.bytes.push(0x68);
-                self.bytes.extend_from_slice(&value.to_le_bytes());
-            }
-        }
     }
 
     /// `pop` of a register.
@@ -466,11 +426,6 @@ impl Asm {
     /// `leave`: `mov rsp, rbp; pop rbp`.
     pub(crate) fn leave(&mut self) {
         self.bytes.push(0xc9);
-    }
-
-    /// `rep movsb`: `rcx` bytes from `[rsi]` to `[rdi]`.
-    pub(crate) fn rep_movsb(&mut self) {
-        self.bytes.extend_from_slice(&[0xf3, 0xa4]);
     }
 
     /// `rdtsc`: the cycle counter in `edx:eax`.

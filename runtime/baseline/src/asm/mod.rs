@@ -41,8 +41,6 @@ use rustc_hash::FxHashMap;
 
 use crate::code::Fixup;
 
-pub(crate) use control::Table;
-pub(crate) use finish::Assembled;
 pub(crate) use ints::{Alu, Scan, Shift, Unary};
 pub(crate) use sse::{Arith, Sse};
 pub(crate) use types::{Base, Condition, Gpr, Label, Mem, Rm, Scale, Width, Xmm, XmmRm};

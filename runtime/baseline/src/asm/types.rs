@@ -107,11 +107,6 @@ impl Width {
         8 << self as u8
     }
 
-    /// Bytes of the width.
-    pub(crate) fn bytes(self) -> u8 {
-        1 << self as u8
-    }
-
     /// At least 32 bits. Operations whose low bits depend on low bits only are shortest so, and
     /// write whole registers.
     pub(crate) fn at_least_32(self) -> Width {

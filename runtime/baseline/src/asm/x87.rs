@@ -8,30 +8,18 @@ use super::{Asm, Mem};
 #[repr(u16)]
 #[allow(missing_docs)]
 pub(crate) enum X87 {
-    /// `fld st(i)`.
-    Push = 0xd9c0,
-    /// `fxch st(i)`.
-    Swap = 0xd9c8,
     /// `fstp st(i)`.
     StorePop = 0xddd8,
     /// `faddp st(i), st`: and likewise.
     AddPop = 0xdec0,
     MulPop = 0xdec8,
-    /// `st(i) = st - st(i)`.
-    SubReversePop = 0xdee0,
     /// `st(i) = st(i) - st`.
     SubPop = 0xdee8,
-    DivReversePop = 0xdef0,
     DivPop = 0xdef8,
     /// `fucomi st, st(i)`.
     Compare = 0xdbe8,
     /// `fucompi st, st(i)`.
     ComparePop = 0xdfe8,
-    /// `fcmovcc st, st(i)`.
-    MoveIfBelow = 0xdac0,
-    MoveIfEqual = 0xdac8,
-    MoveIfNotBelow = 0xdbc0,
-    MoveIfNotEqual = 0xdbc8,
 }
 
 impl Asm {
@@ -109,15 +97,5 @@ impl Asm {
     /// `fsqrt`.
     pub(crate) fn x87_sqrt(&mut self) {
         self.bytes.extend_from_slice(&[0xd9, 0xfa]);
-    }
-
-    /// `fldz`.
-    pub(crate) fn x87_zero(&mut self) {
-        self.bytes.extend_from_slice(&[0xd9, 0xee]);
-    }
-
-    /// `fld1`.
-    pub(crate) fn x87_one(&mut self) {
-        self.bytes.extend_from_slice(&[0xd9, 0xe8]);
     }
 }

@@ -45,7 +45,7 @@ fn leads_to(function: &Function, block: Block) -> Option<Block> {
 #[cfg(test)]
 mod tests {
     use crate::analysis::Order;
-    use crate::ir::parse;
+    use crate::text::parse;
 
     fn check(text: &str, expected: &[u32]) {
         let function = parse(text).expect("a function");

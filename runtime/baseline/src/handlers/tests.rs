@@ -130,7 +130,8 @@ fn labels(bytes: usize) -> (Asm, Vec<Label>) {
     let mut labels = Vec::new();
     for _ in 0..bytes {
         labels.push(asm.here());
-        asm.nop();
+        // An instruction of one byte.
+        asm.leave();
     }
     labels.push(asm.here());
     asm.finish();

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::ir;
 use uruk_baseline::Options;
-use uruk_baseline::ir;
 
 use crate::chance::Chance;
 use crate::trial::{Outcome, edge_inputs, try_inputs};

@@ -1,6 +1,6 @@
 //! Tests of the proof itself: it detects wrong code.
 
-use uruk_baseline::ir::{self, Symbol};
+use crate::ir::{self, Symbol};
 use uruk_baseline::{Code, Fixup, FixupKind};
 
 use crate::chance::Chance;

@@ -15,6 +15,8 @@ mod effects;
 mod eval;
 mod generate;
 mod interpret;
+#[path = "../ir/mod.rs"]
+mod ir;
 mod itself;
 mod memory;
 mod native;

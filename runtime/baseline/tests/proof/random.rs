@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use uruk_baseline::ir::{self, Function};
+use crate::ir::{self, Function};
 use uruk_baseline::{Features, Options};
 
 use crate::chance::Chance;
@@ -58,6 +58,7 @@ fn functions_do_what_they_say() {
             Outcome::Wrong(what) => {
                 let small = reduce(&function, &mut |one| attempt(one, seed).is_wrong());
                 let why = attempt(&small, seed);
+                let small = ir::text(&small);
                 wrong.push(format!("seed {seed}: {what}\nsmall: {why:?}\n{small}"));
             }
         }
@@ -74,9 +75,9 @@ fn functions_do_what_they_say() {
 fn what_is_made_is_read_as_it_is_written() {
     for seed in 0..200 {
         let function = generate::function(seed);
-        assert_eq!(ir::check(&function), Ok(()), "seed {seed}\n{function}");
-        let text = function.to_string();
-        let again = ir::parse(&text).map(|function| function.to_string());
+        let text = ir::text(&function).to_string();
+        assert_eq!(ir::check(&function), Ok(()), "seed {seed}\n{text}");
+        let again = ir::parse(&text).map(|function| ir::text(&function).to_string());
         assert_eq!(again.as_ref(), Ok(&text), "seed {seed}");
     }
 }
@@ -85,6 +86,6 @@ fn what_is_made_is_read_as_it_is_written() {
 #[ignore = "prints functions"]
 fn print() {
     for seed in seeds() {
-        println!("seed {seed}\n{}", generate::function(seed));
+        println!("seed {seed}\n{}", ir::text(&generate::function(seed)));
     }
 }

@@ -1,6 +1,6 @@
 //! Reduces a failing function: keeps changes after which it still fails, until none is left.
 
-use uruk_baseline::ir::{self, Block, Function, Op, Operand, Type, Value};
+use crate::ir::{self, Block, Function, Op, Operand, Type, Value};
 
 use crate::draft::{Draft, operands_mut};
 

@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use uruk_baseline::ir::{self, Function, Parameter, Passing, Type};
+use crate::ir::{self, Function, Parameter, Passing, Type};
 use uruk_baseline::{Options, compile};
 
 use crate::chance::{Chance, edges};

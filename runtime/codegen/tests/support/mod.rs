@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
-use uruk_codegen::fuzz::plan_alone;
+use uruk_codegen::plan::plan_alone;
 use uruk_codegen::{
     Bitcode, Compile, ModulePlan, NotPlain, Numbered, Plain, Read, Reader, SymbolId,
 };

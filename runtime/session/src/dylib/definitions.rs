@@ -23,19 +23,6 @@ impl Dylib {
         self.session.define(&self.shared, None, Box::new(unit))
     }
 
-    /// Would replace definitions by a unit's in place, with no instant at which a lookup finds
-    /// none. Not implemented yet.
-    ///
-    /// # Errors
-    /// `Unsupported`, always. Until then: remove the tracker and define again,
-    /// or keep the address and change the code behind it.
-    pub fn redefine(&self, unit: impl Unit + 'static) -> Result<(), SessionError> {
-        drop(unit);
-        Err(SessionError::Unsupported {
-            what: "redefinition in place",
-        })
-    }
-
     /// The tracker of symbols that are defined without one.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use crate::generator::{GeneratorRequest, Progress};
 use crate::inside::{self, Question};
 use crate::job::{Job, Outcome};
 use crate::lookup::query::Lookup;
-use crate::lookup::{Completion, Found, LookupFuture, LookupResult, Need, Required, WaitList};
+use crate::lookup::{Completion, Found, LookupFuture, LookupResult, Need, WaitList};
 use crate::number::DylibId;
 use crate::ready::Ready;
 use crate::shared::Visibility;
@@ -242,20 +242,6 @@ impl Session {
         done: impl FnOnce(Result<Vec<(Symbol, Flags)>, SessionError>) + Send + 'static,
     ) {
         self.begin(lookup, Outcome::Flags(Box::new(done)), false);
-    }
-
-    /// Looks init symbols up, dylib by dylib: all effects have happened when this returns.
-    ///
-    /// # Errors
-    /// Those of [`Session::lookup`].
-    pub fn run_init_symbols(&self, dylibs: &[Dylib]) -> Result<(), SessionError> {
-        for dylib in dylibs {
-            let mut lookup = Lookup::new([(dylib.clone(), Visibility::All)]).at(Required::Ready);
-            let inits = dylib.init_symbols().into_iter();
-            lookup.symbols = inits.map(|symbol| (symbol, Need::Weak)).collect();
-            self.lookup(lookup)?;
-        }
-        Ok(())
     }
 
     /// Ends the lookups that wait for definitions, when no more will come.

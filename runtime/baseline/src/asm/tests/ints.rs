@@ -191,37 +191,13 @@ fn integer_instructions() {
         |asm| asm.scan(Scan::Lzcnt, Width::W16, Gpr::R8, Gpr::RAX),
         "lzcnt r8w, ax",
     );
-    check(
-        |asm| asm.bit_test_imm(Width::W64, Gpr::R8, 63),
-        "bt r8, 3Fh",
-    );
     check(|asm| asm.sign_to_rdx(Width::W8), "cbw");
     check(|asm| asm.sign_to_rdx(Width::W16), "cwd");
     check(|asm| asm.sign_to_rdx(Width::W32), "cdq");
     check(|asm| asm.sign_to_rdx(Width::W64), "cqo");
-    check(
-        |asm| asm.xchg(Width::W64, Gpr::RAX, Gpr::R9),
-        "xchg r9, rax",
-    );
-    check(
-        |asm| asm.xchg(Width::W32, Gpr::RCX, Gpr::R9),
-        "xchg r9d, ecx",
-    );
-    check(
-        |asm| asm.xchg(Width::W32, Gpr::RAX, Gpr::RAX),
-        "xchg eax, eax",
-    );
-    check(|asm| asm.push_mem(mem), &format!("push qword ptr {at}"));
-    check(|asm| asm.push_constant(-3), "push 0FFFFFFFFFFFFFFFDh");
-    check(|asm| asm.push_constant(300), "push 12Ch");
     check(|asm| asm.leave(), "leave");
-    check(|asm| asm.rep_movsb(), "rep movsb [rdi], [rsi]");
     check(|asm| asm.rdtsc(), "rdtsc");
     check(|asm| asm.prefetch(mem), &format!("prefetcht0 {at}"));
-    check(
-        |asm| asm.lock_cmpxchg16b(mem),
-        &format!("lock cmpxchg16b {at}"),
-    );
     check(|asm| asm.mfence(), "mfence");
     check(|asm| asm.test_imm(Width::W64, Gpr::RAX, 1), "test al, 1");
     check(|asm| asm.test_imm(Width::W64, Gpr::RSI, 1), "test sil, 1");

@@ -3,7 +3,7 @@
 use iced_x86::{Decoder, DecoderOptions};
 
 use super::{check, name};
-use crate::asm::{Arith, Asm, Gpr, Mem, Shift, Sse, Width, X87, Xmm};
+use crate::asm::{Arith, Asm, Gpr, Mem, Sse, Width, X87, Xmm};
 
 #[test]
 fn every_pair_of_vector_registers() {
@@ -36,14 +36,8 @@ fn every_pair_of_vector_registers() {
 fn vector_instructions() {
     let (x, y) = (Xmm::new(3), Xmm::new(12));
     for &(name, op) in Sse::NAMED {
-        let takes_immediate = ["CMP", "PSHUFD", "PSHUFHW", "PSHUFLW", "SHUF"]
-            .iter()
-            .any(|prefix| name.starts_with(prefix));
         let mut asm = Asm::default();
-        match takes_immediate {
-            true => asm.sse_imm(op, x, y, 0x1b),
-            false => asm.sse(op, x, y),
-        }
+        asm.sse(op, x, y);
         let bytes = asm.finish().bytes;
         let instruction = Decoder::with_ip(64, &bytes, 0, DecoderOptions::NONE).decode();
         let mnemonic = format!("{:?}", instruction.mnemonic()).to_uppercase();
@@ -72,8 +66,6 @@ fn vector_instructions() {
         for (double, kind) in [(false, "s"), (true, "d")] {
             let text = format!("{name}s{kind} xmm3, xmm12");
             check(|asm| asm.sse(Sse::scalar(op, double), x, y), &text);
-            let text = format!("{name}p{kind} xmm3, xmm12");
-            check(|asm| asm.sse(Sse::packed(op, double), x, y), &text);
         }
     }
     let mem = Mem::at(Gpr::R12, 8);
@@ -108,30 +100,6 @@ fn vector_instructions() {
         |asm| asm.cvt_to_int(false, Width::W32, Gpr::R9, mem),
         "cvttss2si r9d, [r12+8]",
     );
-    check(|asm| asm.signs(true, Gpr::R9, y), "movmskpd r9d, xmm12");
-    check(|asm| asm.signs(false, Gpr::R9, y), "movmskps r9d, xmm12");
-    check(|asm| asm.byte_signs(Gpr::R9, y), "pmovmskb r9d, xmm12");
-    check(|asm| asm.insert_word(y, Gpr::R9, 3), "pinsrw xmm12, r9d, 3");
-    check(
-        |asm| asm.extract_word(Gpr::R9, y, 3),
-        "pextrw r9d, xmm12, 3",
-    );
-    check(
-        |asm| asm.shift_lanes(Shift::Sar, Width::W32, y, 3),
-        "psrad xmm12, 3",
-    );
-    check(
-        |asm| asm.shift_lanes(Shift::Shl, Width::W64, y, 3),
-        "psllq xmm12, 3",
-    );
-    check(
-        |asm| asm.shift_lanes(Shift::Shr, Width::W16, y, 3),
-        "psrlw xmm12, 3",
-    );
-    check(|asm| asm.shift_bytes(true, y, 3), "pslldq xmm12, 3");
-    check(|asm| asm.shift_bytes(false, y, 3), "psrldq xmm12, 3");
-    check(|asm| asm.load_mxcsr(mem), "ldmxcsr [r12+8]");
-    check(|asm| asm.store_mxcsr(mem), "stmxcsr [r12+8]");
 }
 
 #[test]
@@ -171,27 +139,17 @@ fn x87_instructions() {
     check(|asm| asm.x87_store_control(mem), "fnstcw [rbp-10h]");
     check(|asm| asm.x87_add_float(mem), "fadd st, dword ptr [rbp-10h]");
     for (op, text) in [
-        (X87::Push, "fld st, st(3)"),
-        (X87::Swap, "fxch st, st(3)"),
         (X87::StorePop, "fstp st(3), st"),
         (X87::AddPop, "faddp st(3), st"),
         (X87::MulPop, "fmulp st(3), st"),
         (X87::SubPop, "fsubp st(3), st"),
-        (X87::SubReversePop, "fsubrp st(3), st"),
         (X87::DivPop, "fdivp st(3), st"),
-        (X87::DivReversePop, "fdivrp st(3), st"),
         (X87::Compare, "fucomi st, st(3)"),
         (X87::ComparePop, "fucomip st, st(3)"),
-        (X87::MoveIfBelow, "fcmovb st, st(3)"),
-        (X87::MoveIfEqual, "fcmove st, st(3)"),
-        (X87::MoveIfNotBelow, "fcmovnb st, st(3)"),
-        (X87::MoveIfNotEqual, "fcmovne st, st(3)"),
     ] {
         check(|asm| asm.x87(op, 3), text);
     }
     check(|asm| asm.x87_negate(), "fchs");
     check(|asm| asm.x87_abs(), "fabs");
     check(|asm| asm.x87_sqrt(), "fsqrt");
-    check(|asm| asm.x87_zero(), "fldz");
-    check(|asm| asm.x87_one(), "fld1");
 }

@@ -10,9 +10,9 @@ use object::{
 use uruk_lower::data::{Data, Form, Holds, Place};
 
 use crate::bitcode::Bitcode;
-use crate::fuzz::plan_alone;
 use crate::numbered::damage::damaged;
 use crate::numbered::{Numbered, summaries};
+use crate::plan::plan_alone;
 use crate::reader::Reader;
 
 /// One symbol, from either source.

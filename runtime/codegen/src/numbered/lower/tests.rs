@@ -1,9 +1,11 @@
 //! Lowers damaged bitcode. Tests that run the code check the result (`tests/baseline_llvm.rs`);
 //! `tests/baseline.rs` compares the properties found with those of a copy.
 
+#[path = "../../../../baseline/tests/ir/mod.rs"]
+mod ir;
+
 use std::path::Path;
 
-use uruk_baseline::ir;
 use uruk_lower::Refused;
 
 use super::Plain;
@@ -88,7 +90,7 @@ fn lower_damaged(bytes: &[u8]) -> (u32, u32) {
             Ok(done) => {
                 lowered += 1;
                 if let Err(broken) = ir::check(&done.function) {
-                    panic!("{broken}\n{}", done.function);
+                    panic!("{broken}\n{}", ir::text(&done.function));
                 }
             }
             Err(_) => refused += 1,

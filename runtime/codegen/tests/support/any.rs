@@ -1,18 +1,16 @@
-//! The body of the bitcode fuzzer: an ordinary function, which the tests run briefly
-//! and a fuzzer for long.
+//! All entry points on any bytes: for tests with damaged bitcode, and for the fuzzer.
+
+#[path = "../../../baseline/tests/ir/mod.rs"]
+mod ir;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use uruk_base::Tier;
-
-use crate::bitcode::Bitcode;
-use crate::compile::{Compile, Compiled, Counters};
-use crate::numbered::{Numbered, Plain};
-use crate::plan::{Access, Import, ModulePlan};
-use crate::profile::{Profile, Site};
-use crate::reader::Reader;
-use crate::summary::{Kind, ModuleSummary, Placement, SymbolId};
+use uruk_codegen::plan::plan_alone;
+use uruk_codegen::{
+    Bitcode, Compile, Compiled, Counters, ModuleSummary, Numbered, Placement, Plain, Profile,
+    Reader, Site, SymbolId, Tier,
+};
 
 /// Passes unknown bytes through all entry points: reads them, compiles the data and every function,
 /// counted and guided. For any bytes, this returns.
@@ -40,8 +38,8 @@ pub fn compile_any(bytes: &[u8]) {
                 numbered.baseline(&plan, function, &how, &mut plain).ok()
             });
             if let Some(read) = read {
-                let kept = uruk_baseline::ir::check(&read.function);
-                assert!(kept.is_ok(), "{kept:?}: {}", read.function);
+                let kept = ir::check(&read.function);
+                assert!(kept.is_ok(), "{kept:?}: {}", ir::text(&read.function));
             }
             let _ = reader.compile(&plan, function, &how);
         }
@@ -74,20 +72,4 @@ fn guided(summary: &ModuleSummary, function: SymbolId, made: &Compiled) -> Optio
     let targets = (0..functions).map(|i| (i, SymbolId(i as u32))).collect();
     let profiles = HashMap::from([(function, Arc::new(profile))]);
     Some(Compile::at(Tier::Guided).guided(profiles, targets))
-}
-
-/// The plan of a module that is bound to nothing else: every name means itself.
-pub fn plan_alone(summary: &ModuleSummary) -> ModulePlan {
-    let imports = summary.symbols.iter().map(|symbol| {
-        let defined = symbol.linkage.is_definition();
-        let near = defined && symbol.kind == Kind::Data;
-        Import {
-            name: symbol.name.clone().into(),
-            access: if near { Access::Near } else { Access::Indirect },
-            defined,
-            bound: defined,
-            replaced: false,
-        }
-    });
-    ModulePlan::new(imports.collect())
 }

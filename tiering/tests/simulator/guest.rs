@@ -4,10 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::controller::FirstCode;
-use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
-use crate::policy::Facts;
-use crate::stream::Input;
+use uruk_tiering::stream::Input;
+use uruk_tiering::{Facts, FirstCode, FunctionId, Nanos, Tier, VersionId, VersionIds};
 
 use super::Truth;
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::ids::{FunctionId, Nanos, Tier};
-use crate::policy::Facts;
+use uruk_testing::Random;
+use uruk_tiering::stream::Input;
+use uruk_tiering::{Facts, FunctionId, Nanos, Tier};
 
-use super::{Guest, Random, Workload};
+use super::{Guest, Workload};
 
 /// A function.
 #[derive(Clone, Copy, Debug)]
@@ -209,12 +210,12 @@ impl Program {
         *partial -= events;
         let entries = match shape.resident {
             true => 0,
-            false => random.round(events / (1.0 + shape.loops_per_entry)),
+            false => round(random, events / (1.0 + shape.loops_per_entry)),
         };
         let entries = entries.min(events as u64);
         guest.count(function, entries, events as u64 - entries);
         if let Some(period) = self.period {
-            let samples = random.round(time / period.as_f64().max(1.0)) as u32;
+            let samples = round(random, time / period.as_f64().max(1.0)) as u32;
             guest.sample(function, samples, Nanos(period.0 * u64::from(samples)));
         }
     }
@@ -228,7 +229,7 @@ impl Workload for Program {
     fn run(&mut self, from: Nanos, to: Nanos, guest: &mut Guest, random: &mut Random) {
         if !self.told {
             self.told = true;
-            guest.tell(from, crate::stream::Input::Sampling(self.period));
+            guest.tell(from, Input::Sampling(self.period));
         }
         let mut at = from;
         while at < to && !self.is_done() {
@@ -243,4 +244,10 @@ impl Workload for Program {
     fn is_done(&self) -> bool {
         self.phase >= self.phases.len()
     }
+}
+
+/// A random whole number with the mean `mean`.
+fn round(random: &mut Random, mean: f64) -> u64 {
+    let whole = mean.max(0.0).floor();
+    whole as u64 + u64::from(random.unit() < mean - whole)
 }

@@ -15,25 +15,31 @@
 //!
 //! The same seed, workload and settings give the same [`Machine::log`], line by line.
 
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its own part"
+)]
+
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::Config;
-use crate::controller::{Controller, Decision, Outcome};
-use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
-use crate::policy::Facts;
-use crate::stream::Input;
+use uruk_testing::Random;
+use uruk_tiering::stream::Input;
+use uruk_tiering::{
+    Config, Controller, Decision, Facts, FunctionId, Nanos, Outcome, Tier, VersionId, VersionIds,
+};
 
 mod guest;
 mod program;
-mod random;
+mod reading;
 mod replay;
 pub mod scenarios;
 
 use guest::Body;
 pub use guest::Guest;
 pub use program::{FunctionShape, Phase, Program};
-pub use random::Random;
+pub use reading::{feed, parse};
 pub use replay::Replay;
 
 /// The behaviour of a simulated program.
@@ -128,6 +134,7 @@ impl fmt::Display for Line {
             What::Decided(Decision::Cancel { function, version }) => {
                 write!(f, "cancel    {function} ({version})")
             }
+            What::Decided(other) => write!(f, "{other:?}"),
             What::Ended(function, version, tier, outcome) => {
                 let word = match outcome {
                     Outcome::Published { .. } => "published",
@@ -248,7 +255,7 @@ impl<W: Workload> Machine<W> {
         self.workload.run(self.now, to, guest, random);
         self.now = to;
         for (at, input) in std::mem::take(&mut self.guest.inputs) {
-            input.feed(at.min(to), &mut self.controller);
+            feed(input, at.min(to), &mut self.controller);
         }
         while let Some(index) = self.work.iter().position(|work| work.ends <= to) {
             let work = self.work.remove(index);
@@ -256,7 +263,7 @@ impl<W: Workload> Machine<W> {
         }
         if to >= self.next_poll {
             for input in self.guest.poll() {
-                input.feed(to, &mut self.controller);
+                feed(input, to, &mut self.controller);
             }
             self.controller.polled(to, self.truth.look);
             self.polls += 1;
@@ -316,10 +323,11 @@ impl<W: Workload> Machine<W> {
                         counters,
                         ..
                     } = body;
-                    Input::Reverted(function, version, tier, counters)
-                        .feed(self.now, &mut self.controller);
+                    let input = Input::Reverted(function, version, tier, counters);
+                    feed(input, self.now, &mut self.controller);
                 }
             }
+            other => panic!("{other:?} is not simulated"),
         }
     }
 
@@ -344,6 +352,7 @@ impl<W: Workload> Machine<W> {
             at: self.now,
             what: What::Ended(function, version, tier, outcome),
         });
-        Input::Finished(function, version, tier, outcome).feed(self.now, &mut self.controller);
+        let input = Input::Finished(function, version, tier, outcome);
+        feed(input, self.now, &mut self.controller);
     }
 }

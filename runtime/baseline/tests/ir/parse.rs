@@ -1,6 +1,6 @@
-//! Parses the text that [`super::dump`] writes, which tests use as input.
+//! Parses the text that [`super::write`] writes.
 //!
-//! The parser accepts more than the dump writes: values and blocks may have any names, numbers may
+//! The parser accepts more than is written: values and blocks may have any names, numbers may
 //! be negative, undeclared symbols are [`Reach::Indirect`], and `;` begins a comment. Values are
 //! numbered in the order of the text.
 

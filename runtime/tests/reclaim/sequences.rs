@@ -1,5 +1,5 @@
-//! A fuzz body: any sequence of adding, calling, compiling, replacing, going back, removing,
-//! moving and waiting inside code, against a model that says what each step must give.
+//! Any sequence of adding, calling, compiling, replacing, rolling back, removing, moving and waiting
+//! inside code, against a model of the results. The tests play some sequences, the fuzzer many.
 //!
 //! Two bytes are a step: the operation, and the module of `PLACES` that it is for. A module has
 //! three functions: one that calls another and adds a variable, one that recurses, and one in which
@@ -12,14 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use uruk_base::{FunctionId, Tier};
-use uruk_heap::{Freed, HeapConfig};
-use uruk_reclaim::Kind;
-
-use crate::api::func::Func;
-use crate::api::jit::Jit;
-use crate::api::tracker::Tracker;
-use crate::replace::Replacement;
+use uruk::{
+    Freed, Func, FunctionId, HeapConfig, Jit, ReclaimKind as Kind, Replacement, Tier, Tracker,
+};
 
 /// Modules there may be at once.
 const PLACES: usize = 4;

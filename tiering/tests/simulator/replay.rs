@@ -9,11 +9,11 @@
 use std::collections::BTreeMap;
 use std::vec;
 
-use crate::controller::{FirstCode, Outcome};
-use crate::ids::{FunctionId, Nanos, Tier};
-use crate::stream::Input;
+use uruk_testing::Random;
+use uruk_tiering::stream::Input;
+use uruk_tiering::{FirstCode, FunctionId, Nanos, Outcome, Tier};
 
-use super::{Guest, Random, Workload};
+use super::{Guest, Workload};
 
 /// A workload from a recording; see the module.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// A replay of the inputs that [`parse`](crate::stream::parse) read.
+    /// A replay of the inputs that [`parse`](super::parse) read.
     pub fn new(inputs: Vec<(Nanos, Input)>) -> Replay {
         let ends = inputs.iter().filter_map(|(_, input)| match *input {
             Input::Finished(function, _, tier, outcome) => match outcome {

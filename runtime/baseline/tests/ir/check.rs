@@ -1,4 +1,4 @@
-//! Checks the requirements on a function (see [`crate::ir`]).
+//! Checks the requirements on a function (see [`uruk_baseline::ir`]).
 //!
 //! It checks the ranges of blocks and values, terminators and their successors, phis against edges,
 //! the types of operands, and that definitions dominate uses. The last holds trivially in

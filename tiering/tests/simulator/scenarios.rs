@@ -1,8 +1,9 @@
 //! Made-up programs as test cases for a policy.
 
-use crate::ids::{FunctionId, Nanos};
+use uruk_testing::Random;
+use uruk_tiering::{FunctionId, Nanos};
 
-use super::{FunctionShape, Phase, Program, Random};
+use super::{FunctionShape, Phase, Program};
 
 /// Names and descriptions.
 pub const ALL: [(&str, &str); 11] = [

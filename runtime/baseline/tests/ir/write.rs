@@ -20,25 +20,20 @@ use super::{
     Ordering, Passing, Returned, Symbol, Tail, Type,
 };
 
-impl Display for Type {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self {
-            Type::Int(bits) => write!(f, "i{bits}"),
-            Type::F32 => f.write_str("f32"),
-            Type::F64 => f.write_str("f64"),
-            Type::F80 => f.write_str("f80"),
-            Type::V128 => f.write_str("v128"),
-            Type::V64 => f.write_str("v64"),
-        }
-    }
+/// The text of a function.
+pub fn text(function: &Function) -> impl Display {
+    Text(function)
 }
 
-impl Display for Function {
+struct Text<'a>(&'a Function);
+
+impl Display for Text<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        head(self, f)?;
-        for (index, block) in self.blocks.iter().enumerate() {
+        let function = self.0;
+        head(function, f)?;
+        for (index, block) in function.blocks.iter().enumerate() {
             writeln!(f, "b{index}:")?;
-            for (_, instruction) in self.of_block(Block(index as u32)) {
+            for (_, instruction) in function.of_block(Block(index as u32)) {
                 f.write_str("  ")?;
                 for (nth, result) in instruction.results.clone().enumerate() {
                     write!(f, "{}%{result}", if nth == 0 { "" } else { ", " })?;
@@ -47,7 +42,7 @@ impl Display for Function {
                     f.write_str(" = ")?;
                 }
                 let line = OpWriter {
-                    function: self,
+                    function,
                     successors: &block.successors,
                 };
                 line.instruction(instruction, f)?;

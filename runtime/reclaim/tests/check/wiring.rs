@@ -1,13 +1,11 @@
 //! The world as the engine's environment. Threads move before and between all its actions.
 
-use super::{Guard, Violation, World};
-use crate::block::{Block, Dead};
-use crate::env::{
-    Affinity, Copied, CopyError, Environment, EnvironmentError, MayHold, Memory, Missing, Pin,
-    ScanAnswer, Silence, Swing,
+use uruk_reclaim::{
+    Affinity, Block, Copied, CopyError, Dead, Edge, Environment, EnvironmentError, FunctionId,
+    MayHold, Memory, Missing, Nanos, Pin, ScanAnswer, Silence, Space, Span, Swing, ThreadId,
 };
-use crate::ids::{FunctionId, Nanos, Space, Span, ThreadId};
-use crate::order::Edge;
+
+use super::{Guard, Violation, World};
 
 impl World<'_> {
     /// All threads, with the words on their stacks.

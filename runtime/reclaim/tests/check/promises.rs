@@ -1,8 +1,8 @@
 //! Conditions of the world: after every move, and in the end when all is quiet.
 
+use uruk_reclaim::{Block, BlockId, FunctionId};
+
 use super::{Violation, World};
-use crate::block::Block;
-use crate::ids::{BlockId, FunctionId};
 
 impl World<'_> {
     /// Lets all threads return and answer, ends the other process, and completes all stores.

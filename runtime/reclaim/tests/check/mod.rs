@@ -24,15 +24,12 @@ mod world;
 use std::fmt;
 
 use thiserror::Error;
+use uruk_reclaim::{
+    BlockId, Config, Engine, FunctionId, Kind, Nanos, Note, Span, Step, ThreadId, VersionId,
+};
 
 pub use guards::Guard;
 use world::World;
-
-use crate::config::Config;
-use crate::engine::{Engine, Step};
-use crate::ids::{BlockId, FunctionId, Nanos, Span, ThreadId, VersionId};
-use crate::inbox::Note;
-use crate::policy::Kind;
 
 /// A violated condition of the world.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -1,17 +1,11 @@
-//! The body of a fuzz target: it runs all steps on any bytes; the outcome is an error or an image.
-//! Ordinary tests run it on damaged objects.
+//! All steps of a link on any bytes: for tests with damaged objects, and for the fuzzer.
 
-use object::LittleEndian;
-
-use crate::error::LinkError;
-use crate::graph::Graph;
-use crate::layout::{Laid, LayoutOptions};
-use crate::linked::Linked;
-use crate::moves::relocate;
-use crate::object::Object;
-use crate::placed::{Placement, TlsPlace};
-use crate::segment::Segment;
-use crate::symbol::Resolved;
+use object::read::elf::ElfFile64;
+use object::{LittleEndian, Object as _, ObjectSection, ObjectSymbol};
+use uruk_link::{
+    Graph, Laid, LayoutOptions, LinkError, Linked, Object, Placement, Resolved, Segment, TlsPlace,
+    relocate,
+};
 
 /// Links `bytes` as one object, and then as two in one image with merged constants, at two places,
 /// with every external symbol at one address. The image moved from the first place to the second
@@ -44,12 +38,15 @@ const FIRST: u64 = 0x1000_0000;
 const SECOND: u64 = 0x1400_0000;
 
 /// Whether all distances are so small that they do not decide how a symbol is reached.
-fn is_tame(graph: &Graph<'_>) -> bool {
+fn is_tame(bytes: &[u8]) -> bool {
     const LARGE: u64 = 1 << 24;
+    let Ok(file) = ElfFile64::<LittleEndian>::parse(bytes) else {
+        return false;
+    };
     let small = |addend: i64| addend.unsigned_abs() < LARGE;
-    let mut relocations = graph.sections.iter().flat_map(|s| s.relocations);
-    graph.symbols.iter().all(|symbol| symbol.value < LARGE)
-        && relocations.all(|relocation| small(relocation.r_addend.get(LittleEndian)))
+    let mut relocations = file.sections().flat_map(|section| section.relocations());
+    file.symbols().all(|symbol| symbol.address() < LARGE)
+        && relocations.all(|(_, relocation)| small(relocation.addend()))
 }
 
 /// Discards some definitions, and before that checks the users of undefined symbols.
@@ -89,7 +86,6 @@ fn link_objects(files: &[&[u8]], prune: bool, code: u64) -> Result<(Linked, bool
     if prune {
         thin_out(&mut graph);
     }
-    let tame = is_tame(&graph);
     // A damaged alignment must not cost gigabytes.
     let options = LayoutOptions {
         merge_read_only: prune,
@@ -133,5 +129,5 @@ fn link_objects(files: &[&[u8]], prune: bool, code: u64) -> Result<(Linked, bool
         sizes,
         "segments have the sizes announced"
     );
-    Ok((linked, tame))
+    Ok((linked, files.iter().all(|file| is_tame(file))))
 }

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use uruk_reclaim::{
+    Block, BlockId, Fixed, FunctionId, Kind, Nanos, Note, Space, Span, ThreadId, VersionId,
+};
+
 use super::{Guard, Tally, Violation};
-use crate::block::{Block, Fixed};
-use crate::ids::{BlockId, FunctionId, Nanos, Space, Span, ThreadId, VersionId};
-use crate::inbox::Note;
-use crate::policy::Kind;
 
 const CELL: u64 = 16;
 /// Number of cells of one space.
