@@ -6,7 +6,7 @@ use crate::bench::Bench;
 use crate::findings::Findings;
 use crate::programs::Subject;
 use crate::reclaim::{callers, delay, evacuation, removal, replacement};
-use crate::tiers::{overhead, promotion, publication, steady, waiting, whole_run};
+use crate::tiers::{envelope, overhead, promotion, publication, steady, waiting, whole_run};
 use crate::{
     compiling, counted, first_call, generated, linking, live, once, programs, repl, session, soak,
     stubs, tuner,
@@ -74,6 +74,7 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("other bitcode", steady::measure_other_bitcode),
         Experiment::new("fixed tiers", steady::measure_fixed_tiers),
         Experiment::new("whole run", whole_run::measure),
+        Experiment::new("envelope", envelope::measure),
         Experiment::new("tuner", tuner::measure),
         Experiment::new("uruk live", live::measure),
         Experiment::new("uruk live, nothing to gain", live::measure_idle),

@@ -70,6 +70,13 @@ impl Contender {
             .unwrap_or_else(|| Figure::of(self.cpu.iter().copied()))
     }
 
+    /// Like [`Contender::figure`], by wall-clock time.
+    pub fn wall_figure(&self) -> Figure {
+        self.out
+            .clone()
+            .unwrap_or_else(|| Figure::of(self.wall.iter().copied()))
+    }
+
     /// Median of the wall-clock time, in milliseconds.
     pub fn wall_ms(&self) -> Option<f64> {
         match &self.out {

@@ -3,7 +3,7 @@
 //! Steady state is taken inside one process, iteration by iteration (`curve`), from
 //! processes that run in turns (`trial`); where the level changes is found, not
 //! assumed (`changes`). `steady` compares with native code, `whole_run` with `lli` and
-//! with compiling first; `promotion` is about the first milliseconds (`trace`),
+//! with compiling first, `envelope` with the best fixed tier; `promotion` is about the first milliseconds (`trace`),
 //! `publication` and `waiting` about the moment itself, `overhead` about what watching costs
 //! (`windows`: with and without, in one process; `estimate`: of small differences).
 
@@ -14,6 +14,7 @@ mod estimate;
 mod trace;
 pub(crate) mod trial;
 
+pub mod envelope;
 pub mod overhead;
 pub mod promotion;
 pub mod publication;
