@@ -5,11 +5,10 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::findings::Findings;
 use crate::programs::Subject;
-use crate::reclaim::{callers, delay, evacuation, removal, replacement};
-use crate::tiers::{envelope, overhead, promotion, publication, steady, waiting, whole_run};
+use crate::reclaim::removal;
+use crate::tiers::{envelope, overhead, promotion, steady, whole_run};
 use crate::{
-    compiling, counted, first_call, generated, linking, live, once, programs, repl, session, soak,
-    stubs, tuner,
+    compiling, counted, first_call, linking, live, once, programs, repl, session, soak, tuner,
 };
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
@@ -51,7 +50,6 @@ pub fn all() -> Vec<Experiment> {
     }));
     all.extend([
         Experiment::new("sparse module", programs::measure_sparse),
-        Experiment::new("first call by module size", generated::measure_first_calls),
         Experiment::new("compile sqlite", compiling::measure),
         Experiment::new("first call in sqlite", first_call::measure),
         Experiment::new("read-eval-print", repl::measure),
@@ -67,7 +65,6 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("cheap modules", session::measure_cheap_modules),
         Experiment::new("lazy chain", session::measure_lazy_chain),
         Experiment::new("link", linking::measure),
-        Experiment::new("stubs", stubs::measure),
         Experiment::new("steady state", steady::measure),
         Experiment::new("tuned workloads", steady::measure_tuned),
         Experiment::new("contracted", steady::measure_contracted),
@@ -78,20 +75,11 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("tuner", tuner::measure),
         Experiment::new("uruk live", live::measure),
         Experiment::new("uruk live, nothing to gain", live::measure_idle),
-        Experiment::new("uruk live, patching", live::stall::measure),
         Experiment::new("loops entered once", once::measure),
         Experiment::new("counted passes", counted::measure),
         Experiment::new("time to tier 2", promotion::measure),
-        Experiment::new("publication", publication::measure),
-        Experiment::new("waiting", waiting::measure),
         Experiment::new("overhead", overhead::measure),
-        Experiment::new("reclaim: replacement", replacement::measure),
-        Experiment::new("reclaim: callers", callers::measure),
-        Experiment::new("reclaim: delay", delay::measure),
-        Experiment::new("reclaim: evacuation", evacuation::measure),
-        Experiment::new("reclaim: packing", evacuation::measure_packing),
         Experiment::new("reclaim: removal", removal::measure),
-        Experiment::new("reclaim: pending", removal::measure_pending),
         Experiment::new("soak", soak::measure),
     ]);
     all

@@ -1,7 +1,6 @@
 //! Clocks. On a busy machine wall-clock time says little, so most measurements
 //! take processor time, of the thread or of all threads of the process.
 
-use std::arch::x86_64::{_mm_lfence, _rdtsc};
 use std::time::{Duration, Instant};
 
 /// Nanoseconds the calling thread has run.
@@ -49,31 +48,6 @@ impl Moment {
     /// had its processor.
     pub fn delay_since(self, earlier: Moment) -> f64 {
         self.delay_ns - earlier.delay_ns
-    }
-}
-
-/// The kernel's id of the calling thread.
-pub fn thread_id() -> i32 {
-    // SAFETY: cannot fail.
-    unsafe { libc::gettid() }
-}
-
-/// Nanoseconds in which a thread of this process was ready to run and others had its
-/// processor.
-pub fn delay_ns_of(tid: i32) -> f64 {
-    let path = format!("/proc/self/task/{tid}/schedstat");
-    let schedstat = std::fs::read_to_string(path).unwrap_or_default();
-    let delay = schedstat.split(' ').nth(1);
-    delay.and_then(|word| word.parse().ok()).unwrap_or(0.0)
-}
-
-/// Ticks of the time stamp counter, after all earlier instructions.
-pub fn ticks() -> u64 {
-    #[allow(unused_unsafe, reason = "safe in newer compilers than our oldest")]
-    // SAFETY: both exist on every x86-64.
-    unsafe {
-        _mm_lfence();
-        _rdtsc()
     }
 }
 

@@ -22,12 +22,12 @@ use uruk::inkwell::values::{FunctionValue, GlobalValue, InstructionOpcode};
 use uruk::inkwell::{AddressSpace, IntPredicate, attributes};
 use uruk::{Baseline, Jit, Part};
 use uruk_guests::Guest;
-use uruk_heap::{Heap, HeapConfig};
+use uruk_heap::{Heap, HeapConfig, Pool};
 use uruk_stubs::{EntryAddress, StubTable, call_ptr, seat};
 
 use crate::bench::{Bench, progress};
+use crate::clock;
 use crate::row::{Figure, Row, Target, Unit};
-use crate::{clock, stubs};
 
 /// Round trips that are timed together.
 const TRIPS: usize = 200;
@@ -233,7 +233,7 @@ fn return_at_once<'ctx>(
 fn wake_up(rounds: usize) -> Result<Figure> {
     let heap = Heap::new(HeapConfig::default())?;
     let table = StubTable::new(&heap)?;
-    let entry = stubs::trivial(&heap)?;
+    let entry = trivial(&heap)?;
     let service = thread::spawn({
         let table = table.clone();
         move || {
@@ -261,4 +261,12 @@ fn wake_up(rounds: usize) -> Result<Figure> {
         .join()
         .map_err(|_| anyhow::anyhow!("the service thread panicked"))?;
     Ok(Figure::of(figures))
+}
+
+/// Places `mov eax, 42; ret`; its address.
+fn trivial(heap: &Heap) -> Result<u64> {
+    let bytes = [0xb8, 42, 0, 0, 0, 0xc3];
+    let mut draft = heap.allocate(Pool::Code, bytes.len(), 64)?;
+    draft.write(0, &bytes)?;
+    Ok(draft.seal()?.address())
 }

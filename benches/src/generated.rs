@@ -1,5 +1,4 @@
-//! Generated modules: many functions of which few are called, and what a first
-//! call costs in modules of different sizes.
+//! Generated modules: many functions of which few are called.
 //!
 //! Each function looks like what `clang -O0` makes of a short C function with a
 //! loop: variables on the stack, a global, a call that never happens.
@@ -8,18 +7,8 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use uruk::{Func, Jit};
 
-use crate::bench::{Bench, progress};
-use crate::clock;
-use crate::row::{Figure, Row, Target, Unit};
-
-/// Calls made before measuring, and calls measured.
-const WARM: usize = 10;
-const TIMED: usize = 100;
-const SIZES: [usize; 3] = [1_000, 10_000, 50_000];
-
-type Generated = extern "C" fn(i32) -> i32;
+use crate::bench::Bench;
 
 /// A file of bitcode: `functions` functions and a `main` that calls `called` of
 /// them, evenly spaced.
@@ -33,81 +22,6 @@ pub fn bitcode_file(bench: &Bench, functions: usize, called: usize) -> Result<Pa
     std::fs::write(&path, bitcode(functions, called)?)
         .with_context(|| format!("writing {}", path.display()))?;
     Ok(path)
-}
-
-/// First calls in modules of three sizes, interleaved.
-///
-/// # Errors
-/// What the library reports.
-pub fn measure_first_calls(bench: &Bench) -> Result<Vec<Row>> {
-    let modules = SIZES.map(|size| Ok((size, bitcode(size, 1)?)));
-    let modules = modules.into_iter().collect::<Result<Vec<_>>>()?;
-    let mut figures: [Vec<f64>; 3] = Default::default();
-    let mut loads: [Vec<f64>; 3] = Default::default();
-    // The first compiles of a process also set LLVM up.
-    first_calls(modules[0].0, &modules[0].1)?;
-    for round in 0..bench.rounds(12) {
-        progress(&format!(
-            "first calls in large modules, round {}",
-            round + 1
-        ));
-        for (index, (size, bytes)) in modules.iter().enumerate() {
-            let (load_us, call_us) = first_calls(*size, bytes)?;
-            loads[index].push(load_us / *size as f64);
-            figures[index].push(call_us);
-        }
-    }
-    let [small, medium, large] = figures.map(Figure::of);
-    let note = format!(
-        "processor time of caller and compile thread, mean of {TIMED} first calls after {WARM}"
-    );
-    let row = |size: usize, figure: Figure| {
-        Row::new(format!("first call, module of {size}"), Unit::Us, figure)
-            .level("O0")
-            .peer(format!("module of {}", SIZES[0]), small.clone())
-            .target(Target::RatioAtMost(1.2))
-            .note(note.clone())
-    };
-    let [_, _, load] = loads.map(Figure::of);
-    Ok(vec![
-        row(SIZES[1], medium),
-        row(SIZES[2], large),
-        Row::new(
-            format!("  adding a module of {}, per function", SIZES[2]),
-            Unit::Us,
-            load,
-        )
-        .level("O0"),
-    ])
-}
-
-/// Microseconds of adding the module, and of a first call.
-fn first_calls(size: usize, bytes: &[u8]) -> Result<(f64, f64)> {
-    let jit = Jit::builder().jobs(1).build()?;
-    let start = clock::process_ns();
-    jit.add_bitcode("generated", bytes)?;
-    let load_us = (clock::process_ns() - start) / 1e3;
-    let step = size / (WARM + TIMED);
-    let functions = (0..WARM + TIMED).map(|n| {
-        // SAFETY: generated below with this type; it computes and does nothing else.
-        Ok(unsafe { jit.function::<Generated>(&format!("f{}", n * step))? })
-    });
-    let functions: Vec<Func<Generated>> = functions.collect::<Result<_>>()?;
-    let (warm, timed) = functions.split_at(WARM);
-    call_each(warm);
-    let start = clock::process_ns();
-    call_each(timed);
-    let call_us = (clock::process_ns() - start) / 1e3 / TIMED as f64;
-    drop(functions);
-    drop(jit);
-    clock::until_one_thread();
-    Ok((load_us, call_us))
-}
-
-fn call_each(functions: &[Func<Generated>]) {
-    for function in functions {
-        std::hint::black_box(function.call(3));
-    }
 }
 
 fn bitcode(functions: usize, called: usize) -> Result<Vec<u8>> {

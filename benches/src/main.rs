@@ -9,10 +9,10 @@
 //! to `bench/iterations.csv` there.
 //!
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
-//! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (what
-//! there is); `programs`, `once`, `counted`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`, `stubs`,
-//! `tiers`, `tuner`, `live`, `reclaim`, `soak` (the experiments), `tiny_object` and `orc` (what they need). `session` has
-//! its peer in C++, which it compiles: `benches/orc`.
+//! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (the list);
+//! `programs`, `once`, `counted`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`,
+//! `tiers`, `tuner`, `live`, `reclaim`, `soak` (the experiments), `tiny_object` and `orc` (what they
+//! need). `session` has its peer in C++, which it compiles: `benches/orc`.
 
 mod bench;
 mod catalogue;
@@ -36,7 +36,6 @@ mod row;
 mod sample;
 mod session;
 mod soak;
-mod stubs;
 mod tiers;
 mod tiny_object;
 mod tuner;

@@ -149,7 +149,6 @@ fn target(target: Target) -> String {
         Target::RatioAtLeast(limit) => format!("ratio >= {limit}"),
         Target::AtMost(limit) => format!("<= {limit}"),
         Target::AtLeast(limit) => format!(">= {limit}"),
-        Target::AtMostAbovePeer(limit) => format!("<= peer + {limit}"),
         Target::Information => String::new(),
     }
 }

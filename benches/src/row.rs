@@ -13,8 +13,6 @@ pub enum Unit {
     Us,
     /// Nanoseconds.
     Ns,
-    /// Cycles of the core.
-    Cycles,
     /// Million operations a second.
     MillionPerSecond,
     /// Bytes.
@@ -39,7 +37,6 @@ impl Unit {
             Unit::Ms => "ms",
             Unit::Us => "us",
             Unit::Ns => "ns",
-            Unit::Cycles => "cycles",
             Unit::MillionPerSecond => "M/s",
             Unit::Bytes => "bytes",
             Unit::Kilobytes => "KB",
@@ -105,8 +102,6 @@ pub enum Target {
     AtMost(f64),
     /// Our median `>=` this.
     AtLeast(f64),
-    /// Our median `<=` the peer's plus this.
-    AtMostAbovePeer(f64),
     /// Nothing: the row is for information.
     Information,
 }
@@ -242,10 +237,6 @@ impl Row {
             Target::RatioAtLeast(limit) => ratio(&|r| r >= limit),
             Target::AtMost(limit) => holds(self.ours.median().is_some_and(|ours| ours <= limit)),
             Target::AtLeast(limit) => holds(self.ours.median().is_some_and(|ours| ours >= limit)),
-            Target::AtMostAbovePeer(limit) => {
-                let ours = self.ours.median().unwrap_or(f64::INFINITY);
-                ratio(&|r| ours - ours / r <= limit)
-            }
         }
     }
 }
@@ -268,8 +259,6 @@ mod tests {
             (3.6, 2.0, Target::RatioAtLeast(1.8), Verdict::Ok),
             (9.0, 1.0, Target::AtMost(10.0), Verdict::Ok),
             (9.0, 1.0, Target::AtLeast(10.0), Verdict::Short),
-            (7.0, 5.0, Target::AtMostAbovePeer(2.0), Verdict::Ok),
-            (7.1, 5.0, Target::AtMostAbovePeer(2.0), Verdict::Short),
             (7.1, 5.0, Target::Information, Verdict::Information),
         ] {
             let row = row(ours, peer, target);

@@ -68,30 +68,6 @@ pub fn tiny_object(name: &str) -> Result<Vec<u8>, object::write::Error> {
     object.write()
 }
 
-/// An object with nothing but functions, all of the same code, each in a section of its own.
-///
-/// # Errors
-/// None is expected; what the writer reports.
-pub fn functions_object(names: &[&str], code: &[u8]) -> Result<Vec<u8>, object::write::Error> {
-    let mut object = Object::new(BinaryFormat::Elf, Architecture::X86_64, Endianness::Little);
-    for name in names {
-        let section = format!(".text.{name}").into_bytes();
-        let text = object.add_section(Vec::new(), section, SectionKind::Text);
-        object.append_section_data(text, code, 16);
-        object.add_symbol(Symbol {
-            name: (*name).into(),
-            value: 0,
-            size: code.len() as u64,
-            kind: SymbolKind::Text,
-            scope: SymbolScope::Dynamic,
-            weak: false,
-            section: SymbolSection::Section(text),
-            flags: SymbolFlags::None,
-        });
-    }
-    object.write()
-}
-
 /// The name, of one length with all that replace it, and the datum of [`value_object`].
 pub const VALUE_NAME: &str = "f0000000";
 /// See [`VALUE_NAME`].

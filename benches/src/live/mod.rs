@@ -14,9 +14,7 @@
 //! after it: the median of the later half of a round, and that of the rounds. All threads are counted:
 //! those that sample, compile and compare are ours to pay for. When the last level began is in the
 //! row's note, counted from the first iteration. [`measure_idle`] is a program in which there is
-//! nothing to gain, [`stall`] the moment in which an entry is written to.
-
-pub mod stall;
+//! nothing to gain.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

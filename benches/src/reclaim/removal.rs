@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use uruk::{Jit, JitBuilder, ReclaimConfig, ReclaimKind, Tracker};
-use uruk_reclaim::Nanos;
+use uruk::{Jit, JitBuilder, ReclaimKind, Tracker};
 
 use super::memory::held_bytes;
 use crate::bench::{Bench, progress};
@@ -20,12 +19,6 @@ use crate::tiny_object::{CALLEE, DATA, tiny_object};
 /// Objects of a cycle, and cycles of a process.
 const OBJECTS: usize = 10_000;
 const CYCLES: usize = 4;
-/// Others that are pending when one tracker is dropped.
-const OTHERS: [usize; 3] = [0, 10_000, 100_000];
-/// Trackers that are dropped for a figure.
-const DROPPED: usize = 200;
-/// How much dearer it may be with many others: noise of caches, not growth.
-const SAME: f64 = 1.5;
 /// An address for what the objects refer to; nothing is ever called.
 const ELSEWHERE: u64 = 0x1000;
 /// The longest wait for a cycle.
@@ -240,66 +233,4 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
                 "growth since before the first cycle; what the allocator keeps is given back first",
             ),
     ])
-}
-
-/// The cost of dropping one tracker, by how much else there is: others that live, and
-/// others that were removed and wait to be freed.
-///
-/// # Errors
-/// What the session reports.
-pub fn measure_pending(bench: &Bench) -> Result<Vec<Row>> {
-    let mut living: Vec<Figure> = Vec::new();
-    let mut waiting: Vec<Figure> = Vec::new();
-    let others = if bench.quick { &OTHERS[..2] } else { &OTHERS };
-    for &others in others {
-        progress(&format!("dropping trackers beside {others} others"));
-        let (beside_live, beside_retired) = drop_beside(others)?;
-        living.push(Figure::of(beside_live));
-        waiting.push(Figure::of(beside_retired));
-    }
-    let mut rows = Vec::new();
-    for (what, figures) in [("live", living), ("removed and not freed", waiting)] {
-        for (&others, figure) in others.iter().zip(&figures).skip(1) {
-            let name = format!("drop a tracker beside {others} others, {what}");
-            let row = Row::new(name, Unit::Us, figure.clone())
-                .peer("beside none", figures[0].clone())
-                .target(Target::RatioAtMost(SAME));
-            rows.push(row.note(format!(
-                "processor time of the call, {DROPPED} trackers of one object each"
-            )));
-        }
-    }
-    Ok(rows)
-}
-
-/// Microseconds of each of some removals: first beside `others` that live, then beside
-/// as many that were removed.
-fn drop_beside(others: usize) -> Result<(Vec<f64>, Vec<f64>)> {
-    // Nothing is freed meanwhile.
-    let never = ReclaimConfig {
-        sweep_floor: 1 << 40,
-        sweep_after: Nanos::from_ms(86_400_000),
-        ..ReclaimConfig::default()
-    };
-    let jit = session(Jit::builder().reclaim(never))?;
-    let add = |range: std::ops::Range<usize>| {
-        let one = |n: usize| jit.add(&tiny_object(&format!("f{n}"))?);
-        range.map(one).collect::<Result<Vec<Tracker>>>()
-    };
-    let drop_each = |trackers: Vec<Tracker>| {
-        let one = |tracker: Tracker| {
-            let start = clock::thread_ns();
-            jit.remove(tracker)?;
-            Ok((clock::thread_ns() - start) / 1e3)
-        };
-        trackers.into_iter().map(one).collect::<Result<Vec<f64>>>()
-    };
-    let pending = add(2 * DROPPED..2 * DROPPED + others)?;
-    let beside_live = drop_each(add(0..DROPPED)?)?;
-    let last = add(DROPPED..2 * DROPPED)?;
-    drop_each(pending)?;
-    let beside_retired = drop_each(last)?;
-    drop(jit);
-    clock::until_one_thread();
-    Ok((beside_live, beside_retired))
 }

@@ -208,7 +208,8 @@ fn draw(lines: &[Line]) -> String {
         let dashes = if index < COLOURS.len() { "none" } else { "5 3" };
         let ratios: [fn(&(f64, f64, f64)) -> f64; 2] = [|point| point.1, |point| point.2];
         for (top, ratio) in [40.0, 340.0].into_iter().zip(ratios) {
-            let at = |point: (f64, f64, f64)| format!("{:.1},{:.1}", x(point.0), y(top, ratio(&point)));
+            let at =
+                |point: (f64, f64, f64)| format!("{:.1},{:.1}", x(point.0), y(top, ratio(&point)));
             let points: Vec<String> = line.points.iter().copied().map(at).collect();
             let _ = writeln!(
                 svg,

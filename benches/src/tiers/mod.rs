@@ -3,9 +3,9 @@
 //! Steady state is taken inside one process, iteration by iteration (`curve`), from
 //! processes that run in turns (`trial`); where the level changes is found, not
 //! assumed (`changes`). `steady` compares with native code, `whole_run` with `lli` and
-//! with compiling first, `envelope` with the best fixed tier; `promotion` is about the first milliseconds (`trace`),
-//! `publication` and `waiting` about the moment itself, `overhead` about what watching costs
-//! (`windows`: with and without, in one process; `estimate`: of small differences).
+//! with compiling first, `envelope` with the best fixed tier; `promotion` is about the first
+//! milliseconds (`trace`), `overhead` about the cost of sampling (`windows`: with and without, in one
+//! process; `estimate`: of small differences).
 
 pub mod beside;
 mod changes;
@@ -17,9 +17,7 @@ pub(crate) mod trial;
 pub mod envelope;
 pub mod overhead;
 pub mod promotion;
-pub mod publication;
 pub mod steady;
-pub mod waiting;
 pub mod whole_run;
 pub mod windows;
 

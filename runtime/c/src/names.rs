@@ -354,9 +354,7 @@ pub unsafe extern "C" fn uruk_dylib_reexport(
     })
 }
 
-/// Re-exports whatever `source` has, where `allowed` says so. `drop` is called once with `context`:
-/// when it is not asked any more, or at once after an error. `generator`, which may be null, is
-/// given a handle to be freed.
+/// Re-exports whatever `source` has, where `allowed` says so.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_reexport_all(
@@ -380,9 +378,7 @@ pub unsafe extern "C" fn uruk_dylib_reexport_all(
 }
 
 /// Has a dylib find what a shared library exports, where `allowed` says so; with no path, what the
-/// process exports and the executable defines. `drop` is called once with `context`: when it is
-/// not asked any more, or at once after an error. `generator`, which may be null, is given a handle to be
-/// freed.
+/// process exports and the executable defines.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_library(

@@ -41,8 +41,7 @@ pub struct uruk_migration {
     >,
 }
 
-/// The functions to replace, and how. A field of zero has its default; `size` is that of this
-/// struct.
+/// The functions to replace, and how.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_replacement {
