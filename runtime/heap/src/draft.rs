@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::ptr;
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::config::Backing;
 use crate::error::HeapError;
@@ -298,9 +298,35 @@ impl Sealed {
         }
         let word = ptr::with_exposed_provenance_mut::<u64>(start);
         // SAFETY: eight aligned bytes of private writable memory that this block
-        // owns; Rust code accesses sealed data only through this function.
+        // owns; Rust code accesses sealed data by atomics only.
         unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
         Ok(())
+    }
+
+    /// The whole words of 4 bytes of writable data, which code may be counting in; none of other
+    /// pools, or of an address that is not aligned.
+    pub fn words32(&self) -> &[AtomicU32] {
+        // SAFETY: `AtomicU32` has the size and the alignment of 4 bytes, any of which it may hold.
+        unsafe { self.words(4) }
+    }
+
+    /// Like [`Sealed::words32`], of 8 bytes.
+    pub fn words64(&self) -> &[AtomicU64] {
+        // SAFETY: as above, of 8 bytes.
+        unsafe { self.words(8) }
+    }
+
+    /// # Safety
+    /// `T` is an atomic of `size` bytes.
+    unsafe fn words<T>(&self, size: usize) -> &[T] {
+        let start = self.block.start;
+        if self.block.pool != Pool::ReadWrite || !start.is_multiple_of(size) {
+            return &[];
+        }
+        let first = ptr::with_exposed_provenance::<T>(start);
+        // SAFETY: private writable memory that this block owns and keeps mapped; Rust code accesses
+        // sealed data by atomics only, and machine code by plain stores of the words' size.
+        unsafe { slice::from_raw_parts(first, self.block.size / size) }
     }
 
     /// Counts the memory as retired. Its contents stay until [`Heap::free`](crate::Heap::free)

@@ -1,6 +1,7 @@
 //! Allocation, writing, sealing and running, with both backings.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 
 use uruk_heap::{BackingChoice, Heap, HeapConfig, HeapError, PAGE, Pool};
@@ -176,6 +177,16 @@ fn errors_carry_their_numbers() {
         let word = draft.seal().unwrap();
         word.store_word(0, 0x1122_3344_5566_7788).unwrap();
         assert_eq!(peek(word.address(), 1), [0x88]);
+        // Two bytes of ten are no word.
+        let bytes = |word: u32| word.to_le_bytes();
+        let halves = word.words32().iter().map(|it| it.load(Ordering::Relaxed));
+        assert_eq!(
+            halves.map(bytes).collect::<Vec<_>>(),
+            [[0x88, 0x77, 0x66, 0x55], [0x44, 0x33, 0x22, 0x11]]
+        );
+        assert_eq!(word.words64().len(), 1);
+        word.words64()[0].store(7, Ordering::Relaxed);
+        assert_eq!(peek(word.address(), 1), [7]);
         assert!(matches!(
             word.store_word(4, 0),
             Err(HeapError::Bounds { .. })
@@ -189,6 +200,7 @@ fn errors_carry_their_numbers() {
             code.store_word(0, 0),
             Err(HeapError::NotWritable { .. })
         ));
+        assert!(code.words32().is_empty() && code.words64().is_empty());
         for size in [1 << 40, usize::MAX, isize::MAX as usize, (1 << 30) + 1] {
             for pool in [Pool::Code, Pool::ReadOnly, Pool::ReadWrite] {
                 let error = heap.allocate(pool, size, 16).unwrap_err();

@@ -50,6 +50,18 @@ impl LoopWordMemory {
     fn address(&self) -> u64 {
         self.0.as_ref().map_or(0, Sealed::address)
     }
+
+    /// The word of 4 bytes at an offset.
+    fn word32(&self, offset: usize) -> &AtomicU32 {
+        let words = self.0.as_ref().map_or(&[][..], Sealed::words32);
+        &words[offset / size_of::<AtomicU32>()]
+    }
+
+    /// The word of 8 bytes at an offset.
+    fn word64(&self, offset: usize) -> &AtomicU64 {
+        let words = self.0.as_ref().map_or(&[][..], Sealed::words64);
+        &words[offset / size_of::<AtomicU64>()]
+    }
 }
 
 impl Drop for LoopWordMemory {
@@ -67,9 +79,9 @@ impl Drop for LoopWordMemory {
 /// The counts of one version's loops, also after the version is freed.
 #[derive(Debug)]
 pub(crate) struct Passes {
-    /// Keeps the counts mapped.
-    _memory: Arc<LoopWordMemory>,
-    first: u64,
+    memory: Arc<LoopWordMemory>,
+    /// Offset of the first count.
+    first: usize,
     loops: usize,
 }
 
@@ -77,10 +89,8 @@ impl Passes {
     /// Changes with every pass of any head, and with every request.
     pub(crate) fn sum(&self) -> u32 {
         let count = |place: usize| {
-            let at = self.first + (place * size_of::<AtomicU32>()) as u64;
-            // SAFETY: one of the counts, within the memory, aligned to 4; guest code writes it with
-            // plain stores of its size.
-            unsafe { &*(at as *const AtomicU32) }.load(Ordering::Relaxed)
+            let at = self.first + place * size_of::<AtomicU32>();
+            self.memory.word32(at).load(Ordering::Relaxed)
         };
         (0..self.loops).map(count).fold(0, u32::wrapping_add)
     }
@@ -155,8 +165,8 @@ impl Loops {
     pub(crate) fn counts(&self) -> Passes {
         let loops = self.heads.len();
         Passes {
-            _memory: Arc::clone(&self.memory),
-            first: self.address() + Heads::places(0, loops).count as u64,
+            memory: Arc::clone(&self.memory),
+            first: Heads::places(0, loops).count,
             loops,
         }
     }
@@ -169,11 +179,8 @@ impl Loops {
     fn words(&self, place: usize) -> LoopWords<'_> {
         debug_assert!(place < self.heads.len());
         let places = Heads::places(place, self.heads.len());
-        // SAFETY: within the memory, which was allocated for so many loops and lives as long as
-        // `self`; aligned to 8. Guest code only reads it.
-        let slot = unsafe { &*((self.address() + places.slot as u64) as *const AtomicU64) };
         LoopWords {
-            slot,
+            slot: self.memory.word64(places.slot),
             count: self.at(places.count),
         }
     }
@@ -184,8 +191,7 @@ impl Loops {
 
     fn at(&self, offset: usize) -> &AtomicU32 {
         debug_assert!(offset < Heads::bytes(self.heads.len()));
-        // SAFETY: as above, aligned to 4; guest code writes it with plain stores of its size.
-        unsafe { &*((self.address() + offset as u64) as *const AtomicU32) }
+        self.memory.word32(offset)
     }
 
     /// Values that live across the heads of the body; nothing if that is not known any more.

@@ -1,7 +1,7 @@
 //! Words in which the probes of a version count.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use uruk_codegen::Probes;
 use uruk_heap::Sealed;
@@ -48,11 +48,8 @@ impl ProbeWords {
 
     /// The counts so far.
     pub(crate) fn read(&self) -> Vec<u64> {
-        let words = self.address() as *const AtomicU64;
-        (0..self.probes.words() as usize)
-            // SAFETY: as many words as the probes have, allocated for this version and
-            // kept by `self`; guest code writes them with plain stores of the same size.
-            .map(|index| unsafe { (*words.add(index)).load(Ordering::Relaxed) })
-            .collect()
+        let words = self.memory.0.as_ref().map_or(&[][..], Sealed::words64);
+        let counts = words.iter().map(|word| word.load(Ordering::Relaxed));
+        counts.take(self.probes.words() as usize).collect()
     }
 }

@@ -107,10 +107,10 @@ impl Counts {
             let Some(held) = chunks.get(chunk).and_then(Option::as_ref) else {
                 continue;
             };
-            let words = (held.address() + offset as u64) as *const [AtomicU32; 2];
-            // SAFETY: inside a chunk of the heap, aligned to 8, mapped as long as
-            // `held` is; guest code writes it with plain stores of the same size.
-            let [entries, loops] = unsafe { &*words };
+            let at = offset / size_of::<AtomicU32>();
+            let [entries, loops, ..] = &held.words32()[at..] else {
+                continue;
+            };
             let now = Count {
                 entries: entries.load(Ordering::Relaxed),
                 loops: loops.load(Ordering::Relaxed),
