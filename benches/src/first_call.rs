@@ -117,7 +117,7 @@ fn call_each(bytes: &[u8], names: &[String], baseline: Baseline, parts: bool) ->
         .baseline(baseline)
         .time_parts(parts)
         .build()?;
-    jit.add_bitcode("sqlite", bytes)?;
+    jit.main().add_bitcode("sqlite", bytes)?;
     let mut stubs = Vec::new();
     for name in names {
         stubs.push(jit.lookup(name)?);

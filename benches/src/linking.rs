@@ -43,7 +43,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
                  publish; ORC: add the object and look its function up",
             ),
         Row::new("  of which bytes to fixed-up bytes", Unit::Us, alone),
-        Row::new("  the same by Jit::add_object", Unit::Us, facade).peer("ORC (JITLink)", orc),
+        Row::new("  the same by Dylib::add_object", Unit::Us, facade).peer("ORC (JITLink)", orc),
         Row::new(
             "memory beside a tiny object's bytes",
             Unit::Bytes,
@@ -52,7 +52,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
         .peer("ORC (JITLink)", orc_bytes.clone())
         .target(Target::AtMost(1024.0))
         .note("growth of a fresh process's resident memory for each object, less its linked bytes"),
-        Row::new("  the same by Jit::add_object", Unit::Bytes, facade_bytes)
+        Row::new("  the same by Dylib::add_object", Unit::Bytes, facade_bytes)
             .peer("ORC (JITLink)", orc_bytes),
     ])
 }
@@ -62,7 +62,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
 pub enum Way {
     /// The runtime's parts, put together as it does.
     Parts,
-    /// `Jit::add_object`.
+    /// `Dylib::add_object`.
     Facade,
     /// ORC.
     Orc,
@@ -250,12 +250,12 @@ fn by_facade(rounds: usize) -> Result<Measured> {
     let jit = Jit::builder().jobs(1).build()?;
     for name in [DATA, CALLEE] {
         // SAFETY: nothing of the objects is ever called, so nothing is read there.
-        unsafe { jit.define_address(name, ELSEWHERE as *const ())? };
+        unsafe { jit.main().define_address(name, ELSEWHERE as *const ())? };
     }
     let objects = numbered_objects(rounds)?;
     let own = code_bytes(&objects[0])?;
     batches(rounds, |n| {
-        jit.add_object("tiny.o", &objects[n][..])?;
+        jit.main().add_object("tiny.o", &objects[n][..])?;
         Ok(own)
     })
 }

@@ -83,7 +83,7 @@ enum Input<'ctx> {
 fn evaluate(jit: &Jit, line: usize, defined: Input<'_>, used: Input<'_>) -> Result<f64> {
     let replacement = match defined {
         Input::Module(module) if line == 0 => {
-            jit.add_module(&module)?;
+            jit.main().add_module(&module)?;
             None
         }
         Input::Module(module) => Some(Replacement::module(&module)),

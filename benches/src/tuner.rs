@@ -177,7 +177,7 @@ fn compile(bench: &Bench) -> Result<Vec<u8>> {
 }
 
 fn load(jit: Jit, bitcode: &[u8]) -> Result<Jit> {
-    jit.add_bitcode("tuned", bitcode)?;
+    jit.main().add_bitcode("tuned", bitcode)?;
     // SAFETY: fills the kernels' tables.
     let prepare = unsafe { jit.function::<extern "C" fn() -> i64>("prepare")? };
     prepare.call();

@@ -20,7 +20,7 @@ pub fn main() -> Result<(), Box<dyn std::error::Error>> {
     builder.build_return(Some(&half))?;
 
     let jit = uruk::Jit::new()?;
-    jit.add_module(&module)?;
+    jit.main().add_module(&module)?;
     // SAFETY: the function above.
     let average = unsafe { jit.function::<extern "C" fn(i64, i64) -> i64>("average")? };
     println!("average(10, 74) = {}", average.call(10, 74));

@@ -34,7 +34,7 @@ pub fn main() -> Result<(), uruk::Error> {
         println!("tier {}: {}", tier.number(), squares.call(1000));
     }
     jit.compile_at("squares", Tier::Optimized)?;
-    jit.pin("squares", Some(Tier::Optimized))?;
+    jit.main().pin("squares", Some(Tier::Optimized))?;
     let tier = jit.tier("squares")?.expect("it has code");
     println!("pinned at tier {}", tier.number());
     Ok(())

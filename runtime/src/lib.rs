@@ -22,11 +22,11 @@
 //! | add modules, call functions | [`Jit`], [`Func`], [`DynFunc`] where types are known at run time |
 //! | let guests call the host | [`Jit::define_fn`], [`HostFn`], [`HostError`] |
 //! | have faults, deadlines and interrupts be values | [`Func::call_guarded`], [`Trap`], [`GuestThread`] |
-//! | write a function when it is first called | [`Jit::define_lazy`], [`Unit`], [`Generator`] |
+//! | write a function when it is first called | [`Dylib::define_lazy`], [`Unit`], [`Generator`] |
 //! | have several tables of symbols, and remove what was added | [`Dylib`], [`Tracker`] |
 //! | exchange functions while they run | [`Dylib::replace`], [`Replacement`] |
 //! | choose how it is compiled | [`JitBuilder`], [`Tiers`], [`Dylib::pin`] |
-//! | see what happens | [`Jit::stats`], [`Event`], [`ToolSettings`], [`Jit::disassemble`] |
+//! | see what happens | [`Jit::stats`], [`Event`], [`ToolSettings`], [`Dylib::disassemble`] |
 //! | run a whole program | [`Program`] |
 
 // Rooms, and what may import from what: ARCHITECTURE.md. Each folder's `mod.rs` is its map.

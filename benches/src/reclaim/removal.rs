@@ -116,7 +116,7 @@ fn session(builder: JitBuilder) -> Result<Jit> {
     let jit = builder.jobs(1).build()?;
     for name in [DATA, CALLEE] {
         // SAFETY: nothing of the objects is ever called, so nothing is read there.
-        unsafe { jit.define_address(name, ELSEWHERE as *const ())? };
+        unsafe { jit.main().define_address(name, ELSEWHERE as *const ())? };
     }
     Ok(jit)
 }

@@ -410,7 +410,7 @@ pub fn run(words: &[String]) -> Result<()> {
         ),
     )?;
     let path = PathBuf::from(file);
-    jit.add_file(&path)?;
+    jit.main().add_file(&path)?;
     let main = jit.lookup("main")?;
     let mut argv = Vec::new();
     for word in std::iter::once(file).chain(args) {

@@ -62,7 +62,7 @@ fn the_tuner_ends_with_the_region_at_nothing_that_was_found_slower() {
     assert_eq!(before.as_deref(), Some("0 functions known"));
     extern "C" fn tick() {}
     // SAFETY: it is declared with this type; this test does not call it.
-    unsafe { jit.define_address("tick", tick as *const ()) }.expect("an address");
+    unsafe { jit.main().define_address("tick", tick as *const ()) }.expect("an address");
     jit.add_ir("kernels", IR).expect("a module");
     // SAFETY: it has this type, and computes.
     let kernel = unsafe { jit.function::<extern "C" fn(i64) -> i64>("mandelbrot") };

@@ -46,7 +46,7 @@ fn once(world: &World, index: usize, random: &mut Random, latest: &mut Option<Re
             let name = names[random.below(names.len())];
             let tiers = [Some(Tier::Baseline), Some(Tier::Optimized), None];
             // It may lose a race with another change of the tier, or miss a name.
-            if world.jit.pin(name, tiers[random.below(3)]).is_err() {
+            if world.jit.main().pin(name, tiers[random.below(3)]).is_err() {
                 world.count("pins that failed");
             }
         }

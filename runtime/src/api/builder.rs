@@ -99,7 +99,7 @@ impl JitBuilder {
     /// // SAFETY: `one` is the function above.
     /// let one = unsafe { jit.function::<extern "C" fn() -> i32>("one")? };
     /// assert_eq!(one.call(), 1);
-    /// assert!(jit.evict("one")?);
+    /// assert!(jit.main().evict("one")?);
     /// assert_eq!((jit.main().tier("one")?, one.call()), (None, 1));
     /// # Ok::<(), uruk::Error>(())
     /// ```
@@ -121,7 +121,7 @@ impl JitBuilder {
     /// Sets the handler of calls whose function cannot be compiled. The handler runs on the calling
     /// thread, maybe in a signal handler; the call continues at the address it returns, with the
     /// call's own arguments. By default a line is written to standard error and the process ends.
-    /// [`Jit::compile`] returns the error itself.
+    /// [`Dylib::compile`] returns the error itself.
     #[must_use]
     pub fn on_failure(mut self, handler: FailureHandler) -> JitBuilder {
         self.on_failure = OnFailure::Number(handler);
@@ -316,7 +316,7 @@ impl JitBuilder {
     ///
     /// let jit = Jit::builder().time_parts(true).build()?;
     /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
-    /// jit.compile("one")?;
+    /// jit.main().compile("one")?;
     /// let parts = jit.stats().parts.expect("measured");
     /// assert!(parts.of(Part::Emitting).cpu <= parts.process);
     /// # Ok::<(), uruk::Error>(())
@@ -357,7 +357,7 @@ impl JitBuilder {
     ///     })
     ///     .build()?;
     /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
-    /// jit.compile("twice")?;
+    /// jit.main().compile("twice")?;
     /// assert_eq!(compiled.load(Ordering::Relaxed), 1);
     /// # Ok::<(), uruk::Error>(())
     /// ```

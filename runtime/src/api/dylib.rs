@@ -130,7 +130,7 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// A syntax error with line and column; otherwise as [`Jit::add_bitcode`].
+    /// A syntax error with line and column; otherwise as [`Dylib::add_bitcode`].
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
         self.add_source(InputSource::text(name, text))
     }
@@ -152,7 +152,7 @@ impl Dylib {
     /// ```
     ///
     /// # Errors
-    /// As [`Jit::add_bitcode`].
+    /// As [`Dylib::add_bitcode`].
     pub fn add_module(&self, module: &inkwell::module::Module<'_>) -> Result<(), Error> {
         let name = module.get_name().to_string_lossy().into_owned();
         self.add_bitcode(&name, module.write_bitcode_to_memory().as_slice())
@@ -436,7 +436,7 @@ impl Dylib {
     /// ```
     /// let jit = uruk::Jit::new()?;
     /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
-    /// jit.compile("twice")?;
+    /// jit.main().compile("twice")?;
     /// assert!(jit.main().evict("twice")?);
     /// // SAFETY: the function above; its call compiles it again.
     /// let twice = unsafe { jit.function::<extern "C" fn(i64) -> i64>("twice")? };

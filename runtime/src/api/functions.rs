@@ -74,7 +74,7 @@ impl Dylib {
     ///     x.signum()
     /// }
     /// let jit = uruk::Jit::new()?;
-    /// jit.define_fns([
+    /// jit.main().define_fns([
     ///     ("sign", HostFunction::new(sign)),
     ///     ("max", HostFunction::new(|a: i64, b: i64| a.max(b))),
     /// ])?;
@@ -338,40 +338,5 @@ impl Jit {
     /// As [`Dylib::define_fn`].
     pub fn define_fn<M>(&self, name: &str, f: impl HostFn<M>) -> Result<(), Error> {
         self.main().define_fn(name, f)
-    }
-
-    /// Calls [`Dylib::define_fns`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::define_fns`].
-    pub fn define_fns<'n>(
-        &self,
-        functions: impl IntoIterator<Item = (&'n str, HostFunction)>,
-    ) -> Result<(), Error> {
-        self.main().define_fns(functions)
-    }
-
-    /// Calls [`Dylib::define_lazy`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::define_lazy`].
-    pub fn define_lazy<F: Signature>(
-        &self,
-        name: &str,
-        generate: impl Fn(&Module<'_>) -> Result<(), Failure> + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        self.main().define_lazy::<F>(name, generate)
-    }
-
-    /// Calls [`Dylib::dynamic_function`] on [`Jit::main`].
-    ///
-    /// # Safety
-    /// As [`Dylib::dynamic_function`].
-    ///
-    /// # Errors
-    /// As [`Dylib::dynamic_function`].
-    pub unsafe fn dynamic_function(&self, name: &str) -> Result<DynFunc, Error> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.main().dynamic_function(name) }
     }
 }

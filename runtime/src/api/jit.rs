@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -126,7 +125,7 @@ impl Jit {
     ///
     /// let jit = Jit::builder().tiers(Tiers::Fixed(Tier::Optimized)).jobs(1).build()?;
     /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
-    /// jit.compile("twice")?;
+    /// jit.main().compile("twice")?;
     /// assert_eq!(jit.tier("twice")?, Some(Tier::Optimized));
     /// # Ok::<(), uruk::Error>(())
     /// ```
@@ -140,38 +139,6 @@ impl Jit {
     /// As [`Dylib::add_ir`].
     pub fn add_ir(&self, name: &str, text: &str) -> Result<(), Error> {
         self.main().add_ir(name, text)
-    }
-
-    /// Calls [`Dylib::add_module`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::add_module`].
-    pub fn add_module(&self, module: &inkwell::module::Module<'_>) -> Result<(), Error> {
-        self.main().add_module(module)
-    }
-
-    /// Calls [`Dylib::add_bitcode`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::add_bitcode`].
-    pub fn add_bitcode(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        self.main().add_bitcode(name, bytes)
-    }
-
-    /// Calls [`Dylib::add_file`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::add_file`].
-    pub fn add_file(&self, path: &Path) -> Result<(), Error> {
-        self.main().add_file(path)
-    }
-
-    /// Calls [`Dylib::add_object`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::add_object`].
-    pub fn add_object(&self, name: &str, bytes: impl Into<Arc<[u8]>>) -> Result<(), Error> {
-        self.main().add_object(name, bytes)
     }
 
     /// Calls [`Dylib::function`] on [`Jit::main`].
@@ -253,40 +220,12 @@ impl Jit {
         added
     }
 
-    /// Calls [`Dylib::define_address`] on [`Jit::main`].
-    ///
-    /// # Safety
-    /// As [`Dylib::define_address`].
-    ///
-    /// # Errors
-    /// As [`Dylib::define_address`].
-    pub unsafe fn define_address(&self, name: &str, address: *const ()) -> Result<(), Error> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.main().define_address(name, address) }
-    }
-
-    /// Calls [`Dylib::compile`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::compile`].
-    pub fn compile(&self, name: &str) -> Result<(), Error> {
-        self.main().compile(name)
-    }
-
     /// Calls [`Dylib::compile_at`] on [`Jit::main`].
     ///
     /// # Errors
     /// As [`Dylib::compile_at`].
     pub fn compile_at(&self, name: &str, tier: Tier) -> Result<(), Error> {
         self.main().compile_at(name, tier)
-    }
-
-    /// Calls [`Dylib::pin`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::pin`].
-    pub fn pin(&self, name: &str, tier: Option<Tier>) -> Result<(), Error> {
-        self.main().pin(name, tier)
     }
 
     /// Calls [`Dylib::tier`] on [`Jit::main`].
@@ -425,21 +364,13 @@ impl Jit {
     /// ```
     /// let jit = uruk::Jit::new()?;
     /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
-    /// jit.compile("twice")?;
+    /// jit.main().compile("twice")?;
     /// assert_eq!(jit.stats().compiled, 1);
     /// # Ok::<(), uruk::Error>(())
     /// ```
     pub fn stats(&self) -> Stats {
         let _busy = gate::enter();
         self.shared.session.stats()
-    }
-
-    /// Calls [`Dylib::evict`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::evict`].
-    pub fn evict(&self, name: &str) -> Result<bool, Error> {
-        self.main().evict(name)
     }
 
     /// Evicts code of functions until at most `most` bytes are left, least recently used first;
@@ -475,7 +406,7 @@ impl Jit {
     /// let jit = uruk::Jit::new()?;
     /// jit.add_ir("m", "@table = global [1000 x i32] zeroinitializer
     ///   define i32 @one() { ret i32 1 }")?;
-    /// jit.compile("one")?;
+    /// jit.main().compile("one")?;
     /// let memory = jit.memory();
     /// let by_dylib: u64 = memory.by_dylib().iter().map(|(_, bytes)| bytes).sum();
     /// assert_eq!(by_dylib, memory.total());

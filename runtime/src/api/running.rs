@@ -131,13 +131,8 @@ impl Jit {
         self.session().end_policy_record()
     }
 
-    /// Like [`Dylib::compile_ahead`](crate::Dylib::compile_ahead), for [main](Jit::main).
-    pub fn compile_ahead(&self, functions: &[&str]) {
-        self.main().compile_ahead(functions);
-    }
-
     /// The functions called so far, by their linkage names, in the order of their first calls, for
-    /// another session of the same program to [compile ahead](Jit::compile_ahead). Empty unless the
+    /// another session of the same program to [compile ahead](Dylib::compile_ahead). Empty unless the
     /// session [speculates](crate::JitBuilder::speculate). Functions that were compiled ahead and
     /// called within the time of one compile appear in the expected order.
     pub fn first_calls(&self) -> Vec<String> {

@@ -47,7 +47,7 @@ impl Jit {
     /// ```
     /// let jit = uruk::Jit::builder().record(true).build()?;
     /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
-    /// jit.compile("one")?;
+    /// jit.main().compile("one")?;
     /// let page = jit.report_page().expect("it is recorded");
     /// assert!(page.starts_with("<!DOCTYPE html>") && page.contains("one"));
     /// # Ok::<(), uruk::Error>(())
@@ -65,7 +65,7 @@ impl Jit {
     /// ```
     /// let jit = uruk::Jit::builder().record(true).build()?;
     /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
-    /// jit.compile("one")?;
+    /// jit.main().compile("one")?;
     /// let mut trace = Vec::new();
     /// assert!(jit.trace(&mut trace).expect("memory takes all"));
     /// assert!(String::from_utf8_lossy(&trace).contains("\"one"));
@@ -94,7 +94,7 @@ impl Jit {
     ///
     /// let jit = uruk::Jit::new()?;
     /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
-    /// jit.compile("one")?;
+    /// jit.main().compile("one")?;
     /// assert!(jit.stats_text(StatsFormat::Table).contains("functions in the program"));
     /// assert!(jit.stats_text(StatsFormat::Json).starts_with("{\"functions\":1,\"compiled\":1,"));
     /// # Ok::<(), uruk::Error>(())
@@ -113,7 +113,7 @@ impl Jit {
     /// ```
     /// let jit = uruk::Jit::new()?;
     /// jit.add_ir("m", "define i32 @one() { ret i32 1 } define i32 @two() { ret i32 2 }")?;
-    /// jit.compile("one")?;
+    /// jit.main().compile("one")?;
     /// let hottest = jit.hottest(10);
     /// assert_eq!(hottest.len(), 1, "the other has no code");
     /// assert_eq!((hottest[0].function.as_str(), hottest[0].versions), ("one", 1));
@@ -153,22 +153,6 @@ impl Jit {
         });
         named.collect()
     }
-
-    /// Calls [`Dylib::disassemble`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::disassemble`].
-    pub fn disassemble(&self, name: &str, tier: Option<Tier>) -> Result<Option<String>, Error> {
-        self.main().disassemble(name, tier)
-    }
-
-    /// Calls [`Dylib::ir`] on [`Jit::main`].
-    ///
-    /// # Errors
-    /// As [`Dylib::ir`].
-    pub fn ir(&self, name: &str, tier: Tier) -> Result<String, Error> {
-        self.main().ir(name, tier)
-    }
 }
 
 impl Dylib {
@@ -181,11 +165,11 @@ impl Dylib {
     ///
     /// let jit = uruk::Jit::new()?;
     /// jit.add_ir("m", "define i64 @twice(i64 %x) { %y = shl i64 %x, 1 ret i64 %y }")?;
-    /// assert_eq!(jit.disassemble("twice", None)?, None);
+    /// assert_eq!(jit.main().disassemble("twice", None)?, None);
     /// jit.compile_at("twice", Tier::Optimized)?;
-    /// let text = jit.disassemble("twice", Some(Tier::Optimized))?.expect("it is there");
+    /// let text = jit.main().disassemble("twice", Some(Tier::Optimized))?.expect("it is there");
     /// assert!(text.trim_end().ends_with("ret"), "{text}");
-    /// assert_eq!(jit.disassemble("twice", Some(Tier::Guided))?, None);
+    /// assert_eq!(jit.main().disassemble("twice", Some(Tier::Guided))?, None);
     /// # Ok::<(), uruk::Error>(())
     /// ```
     ///
@@ -219,7 +203,7 @@ impl Dylib {
     ///
     /// let jit = uruk::Jit::new()?;
     /// jit.add_ir("m", "define i64 @four(i64 %x) { %y = shl i64 %x, 1 %z = shl i64 %y, 1 ret i64 %z }")?;
-    /// let text = jit.ir("four", Tier::Optimized)?;
+    /// let text = jit.main().ir("four", Tier::Optimized)?;
     /// // One shift is left of two; the argument may have lost its name.
     /// assert!(text.matches("shl i64").count() == 1 && text.contains(", 2"), "{text}");
     /// # Ok::<(), uruk::Error>(())

@@ -222,7 +222,7 @@ impl JitBuilder {
     ///
     /// let jit = Jit::builder().untrusted(InputLimits::default()).build()?;
     /// jit.add_ir("m", "define i32 @one() { ret i32 1 }")?;
-    /// assert!(jit.add_bitcode("bad", b"BC\xC0\xDE and so on".as_slice()).is_err());
+    /// assert!(jit.main().add_bitcode("bad", b"BC\xC0\xDE and so on".as_slice()).is_err());
     /// # Ok::<(), uruk::Error>(())
     /// ```
     #[must_use]

@@ -45,11 +45,11 @@ impl HostFunction {
     ///     [Val::I32(a), Val::I32(b)] => Ok(Val::I32(a + b)),
     ///     _ => Ok(Val::Void),
     /// })?;
-    /// jit.define_fns([("add", add)])?;
+    /// jit.main().define_fns([("add", add)])?;
     /// jit.add_ir("m", "declare i32 @add(i32, i32)
     ///   define i32 @f(i32 %x) { %y = call i32 @add(i32 %x, i32 1) ret i32 %y }")?;
     /// // SAFETY: the function above.
-    /// let f = unsafe { jit.dynamic_function("f")? };
+    /// let f = unsafe { jit.main().dynamic_function("f")? };
     /// assert_eq!(f.call(&[Val::I32(41)])?, Val::I32(42));
     /// # Ok::<(), uruk::Error>(())
     /// ```

@@ -3,7 +3,7 @@
 //! While a program starts, one processor compiles the called functions and the others are idle.
 //! [`Foresight`](uruk_tiering::foresight::Foresight) guesses the next calls from the bodies of
 //! compiled functions and from the first calls so far. An order of calls can also be given: by a
-//! former run ([`order`]), or by an embedder (`Jit::compile_ahead`).
+//! former run ([`order`]), or by an embedder (`Dylib::compile_ahead`).
 //!
 //! ```text
 //! compile of f ── sketch of its body ──┐

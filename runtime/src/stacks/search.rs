@@ -318,7 +318,7 @@ mod tests {
         for (name, decoded, elsewhere) in
             [("plain", 0, false), ("stays", 1, false), ("goes", 2, true)]
         {
-            jit.compile(name).expect("compiles");
+            jit.main().compile(name).expect("compiles");
             assert_eq!(
                 (stacks.decoded(), searching(stacks)),
                 (decoded, elsewhere),
@@ -333,7 +333,7 @@ mod tests {
             .build()
             .expect("a session");
         jit.add_ir("m", TEXT).expect("valid");
-        jit.compile("plain").expect("compiles");
+        jit.main().compile("plain").expect("compiles");
         assert_eq!(jit.stats().memory.decoded, 1);
     }
 

@@ -52,7 +52,7 @@ impl Reference {
 /// code.function("answer", &[0x48, 0x8b, 0x05, 0, 0, 0, 0, 0x48, 0x83, 0xc0, 2, 0xc3]);
 /// code.refer(3, Reference::Near, "base");
 /// let jit = Jit::new()?;
-/// jit.add_object("answer.o", code.finish()?)?;
+/// jit.main().add_object("answer.o", code.finish()?)?;
 /// // SAFETY: the function above.
 /// let answer = unsafe { jit.function::<extern "C" fn() -> i64>("answer")? };
 /// assert_eq!(answer.call(), 42);

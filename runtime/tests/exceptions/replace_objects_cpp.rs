@@ -52,7 +52,8 @@ fn objects_of_cpp_are_replaced_as_a_whole() {
         &["-O2", "-fPIC", "-ffunction-sections"],
     ] {
         let jit = Jit::builder().jobs(1).build().expect("a session");
-        jit.add_object("first.o", object(1, "", flags))
+        jit.main()
+            .add_object("first.o", object(1, "", flags))
             .expect("valid");
         // SAFETY: the constructor of `made`.
         unsafe { jit.initialize() }.expect("initialized");

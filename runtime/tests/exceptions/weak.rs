@@ -70,7 +70,11 @@ fn an_inline_variable_is_initialized_once() {
         for together in [true, false] {
             let jit = jit();
             // SAFETY: a function of this file, of the type the modules declare.
-            unsafe { jit.define_address("host_once", host_once as *const ()) }.expect("new");
+            unsafe {
+                jit.main()
+                    .define_address("host_once", host_once as *const ())
+            }
+            .expect("new");
             expected += 1;
             for (form, name) in forms.into_iter().zip(["one", "two"]) {
                 let flag = format!("-DNAME={name}");

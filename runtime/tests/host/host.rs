@@ -59,15 +59,16 @@ fn a_function_without_state_is_called_directly_and_one_with_state_gets_it() {
     let counter = Arc::clone(&calls);
     let offset = 100;
     let jit = Jit::new().expect("a session");
-    jit.define_fns([
-        ("triple", HostFunction::new(triple)),
-        (
-            "count",
-            HostFunction::new(move |x: i64| counter.fetch_add(x, Ordering::Relaxed)),
-        ),
-        ("shift", HostFunction::new(move |x: i64| x + offset)),
-    ])
-    .expect("they are defined");
+    jit.main()
+        .define_fns([
+            ("triple", HostFunction::new(triple)),
+            (
+                "count",
+                HostFunction::new(move |x: i64| counter.fetch_add(x, Ordering::Relaxed)),
+            ),
+            ("shift", HostFunction::new(move |x: i64| x + offset)),
+        ])
+        .expect("they are defined");
     jit.add_ir(
         "m",
         "declare i64 @triple(i64) declare i64 @count(i64) declare i64 @shift(i64)
@@ -184,7 +185,7 @@ fn structs_pass_by_value_both_ways_with_state_and_without() {
     });
     // The same by values that are compared when they are given.
     // SAFETY: the function above.
-    let both = unsafe { jit.dynamic_function("both") }.expect("both");
+    let both = unsafe { jit.main().dynamic_function("both") }.expect("both");
     let parts = both
         .call(&[Val::F64(1.0), Val::F64(2.0)])
         .expect("it takes them");
@@ -240,7 +241,7 @@ fn other_types_are_refused_with_both_whoever_comes_first() {
 fn a_batch_is_defined_as_a_whole_or_not_at_all() {
     let jit = Jit::new().expect("a session");
     let more = 1;
-    let refused = jit.define_fns([
+    let refused = jit.main().define_fns([
         ("a", HostFunction::new(|x: i64| x)),
         ("b", HostFunction::new(move |x: i64| x + more)),
         ("a", HostFunction::new(|x: i32| x)),
@@ -261,7 +262,7 @@ fn an_address_with_a_type_is_compared_as_well() {
     let jit = Jit::new().expect("a session");
     // SAFETY: the function above is of that type.
     let seven = unsafe { HostFunction::from_address(ty, seven as *const ()) };
-    jit.define_fns([("seven", seven)]).expect("defined");
+    jit.main().define_fns([("seven", seven)]).expect("defined");
     let refused = jit.add_ir(
         "m",
         "declare i64 @seven() define i64 @f() {
@@ -441,7 +442,7 @@ fn dynamic_calls_put_values_where_they_belong() {
     )
     .expect("it loads");
     // SAFETY: the functions above, which take what they are declared with.
-    let function = |name: &str| unsafe { jit.dynamic_function(name) };
+    let function = |name: &str| unsafe { jit.main().dynamic_function(name) };
     let f = function("f").expect("f");
     let values = [
         Val::I8(-56),

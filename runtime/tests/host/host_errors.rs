@@ -38,10 +38,10 @@ fn each_kind_of_value_goes_there_and_back_at_each_tier() {
     for (ty, value) in values {
         let jit = Jit::new().expect("a session");
         let same = HostFunction::of_values(ty, |given| Ok(given[0].clone())).expect("a type");
-        jit.define_fns([("g", same)]).expect("new");
+        jit.main().define_fns([("g", same)]).expect("new");
         jit.add_ir("m", &calling(ty)).expect("valid");
         // SAFETY: the function above.
-        let f = unsafe { jit.dynamic_function("f") }.expect("a function");
+        let f = unsafe { jit.main().dynamic_function("f") }.expect("a function");
         for tier in [Tier::Baseline, Tier::Optimized, Tier::Guided] {
             jit.compile_at("f", tier).expect("it compiles");
             let given = std::slice::from_ref(&value);
@@ -65,10 +65,10 @@ fn an_error_and_a_wrong_result_end_the_guarded_call() {
         _ => Ok(Val::Void),
     };
     let function = HostFunction::of_values("i32 (i32)", body).expect("a type");
-    jit.define_fns([("g", function)]).expect("new");
+    jit.main().define_fns([("g", function)]).expect("new");
     jit.add_ir("m", &calling("i32 (i32)")).expect("valid");
     // SAFETY: the function above.
-    let f = unsafe { jit.dynamic_function("f") }.expect("a function");
+    let f = unsafe { jit.main().dynamic_function("f") }.expect("a function");
     let trap = |given| match f.call_guarded(&[Val::I32(given)], None) {
         Err(Error::Trap(trap)) => trap,
         other => panic!("{other:?}"),
@@ -113,7 +113,7 @@ fn an_error_is_raised_where_there_is_a_guarded_call() {
     )
     .expect("valid");
     // SAFETY: the function above.
-    let f = unsafe { jit.dynamic_function("f") }.expect("a function");
+    let f = unsafe { jit.main().dynamic_function("f") }.expect("a function");
     let ended = f.call_guarded(&[], None).expect_err("it failed");
     assert!(matches!(&ended, Error::Trap(trap) if matches!(trap.kind, TrapKind::Host(_))));
     assert_eq!(RETURNED.load(Ordering::Relaxed), 0);
@@ -128,7 +128,7 @@ fn an_error_is_raised_where_there_is_a_guarded_call() {
     )
     .expect("valid");
     // SAFETY: the function above.
-    let h = unsafe { jit.dynamic_function("h") }.expect("a function");
+    let h = unsafe { jit.main().dynamic_function("h") }.expect("a function");
     h.call_guarded(&[], None).expect("it returns");
     assert_eq!(RETURNED.load(Ordering::Relaxed), 2);
 }
@@ -202,7 +202,7 @@ fn calls_have_as_many_values_as_the_function_takes() {
         let jit = Jit::new().expect("a session");
         jit.add_ir("m", &ir).expect("valid");
         // SAFETY: the function above.
-        let f = unsafe { jit.dynamic_function("f") }.expect("a function");
+        let f = unsafe { jit.main().dynamic_function("f") }.expect("a function");
         let values: Vec<Val> = (0..count).map(|n| Val::I64(n * n)).collect();
         let expected = Val::I64((0..count).map(|n| n * n * (n + 1)).sum());
         assert_eq!(f.call(&values).expect("it returns"), expected);

@@ -74,12 +74,12 @@ fn ir_is_transformed_at_each_tier_and_what_is_broken_is_refused() {
     });
     let jit = Jit::builder().transform_ir(breaking).build().unwrap();
     jit.add_ir("m", TWO).unwrap();
-    let error = chain(&jit.compile("two").unwrap_err());
+    let error = chain(&jit.main().compile("two").unwrap_err());
     assert!(
         error.contains("transform") && error.contains("two"),
         "{error}"
     );
-    let error = chain(&jit.compile("other").unwrap_err());
+    let error = chain(&jit.main().compile("other").unwrap_err());
     assert!(error.contains("not this one"), "{error}");
 }
 
@@ -106,7 +106,7 @@ fn objects_are_transformed_before_they_are_linked() {
     let refusing = Jit::builder().transform_objects(Arc::new(|_, _| Err(String::from("no"))));
     let jit = refusing.build().unwrap();
     jit.add_ir("m", TWO).unwrap();
-    let error = jit.compile("two").unwrap_err();
+    let error = jit.main().compile("two").unwrap_err();
     assert!(matches!(error, Error::Layer { .. }), "{error}");
 }
 
@@ -136,7 +136,7 @@ fn link_passes_see_what_is_defined_and_needed() {
     .unwrap();
     assert_eq!(call(&jit, "fine"), 4);
     assert!(seen.lock().unwrap().iter().any(|name| name == "labs"));
-    let error = jit.compile("not_fine").unwrap_err().to_string();
+    let error = jit.main().compile("not_fine").unwrap_err().to_string();
     assert!(error.contains("system is not for guests"), "{error}");
 }
 

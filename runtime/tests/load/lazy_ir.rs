@@ -37,7 +37,7 @@ fn ir_is_produced_once_by_the_first_call_of_many() {
         let made = Arc::new(AtomicI64::new(0));
         let define = |factor| {
             let made = Arc::clone(&made);
-            jit.define_lazy::<Scale>("scale", move |module| {
+            jit.main().define_lazy::<Scale>("scale", move |module| {
                 made.fetch_add(1, Ordering::Relaxed);
                 write_scale(module, "scale", factor)
             })
@@ -69,7 +69,8 @@ fn ir_is_produced_once_by_the_first_call_of_many() {
 fn what_cannot_be_produced_is_an_error_of_the_call_until_it_is_redefined() {
     type Scale = extern "C" fn(i64) -> i64;
     let jit = Jit::new().expect("a session");
-    jit.define_lazy::<Scale>("f", |_| Err("not today".into()))
+    jit.main()
+        .define_lazy::<Scale>("f", |_| Err("not today".into()))
         .expect("defined");
     // SAFETY: the function above, or what replaces it.
     let f: Func<Scale> = unsafe { jit.function("f") }.expect("it is there");
@@ -77,14 +78,16 @@ fn what_cannot_be_produced_is_an_error_of_the_call_until_it_is_redefined() {
         let trap = f.call_guarded(1).expect_err("there is no body");
         assert_eq!(trap.kind.to_string(), "f has no body: not today");
     }
-    jit.define_lazy::<Scale>("f", |module| write_scale(module, "g", 1))
+    jit.main()
+        .define_lazy::<Scale>("f", |module| write_scale(module, "g", 1))
         .expect("redefined");
     let trap = f.call_guarded(1).expect_err("there is no body");
     assert_eq!(
         trap.kind.to_string(),
         "f has no body: the module does not define it"
     );
-    jit.define_lazy::<extern "C" fn(f64) -> i64>("h", |module| write_scale(module, "h", 1))
+    jit.main()
+        .define_lazy::<extern "C" fn(f64) -> i64>("h", |module| write_scale(module, "h", 1))
         .expect("defined");
     // SAFETY: the function above.
     let h: Func<extern "C" fn(f64) -> i64> = unsafe { jit.function("h") }.expect("it is there");
@@ -93,7 +96,8 @@ fn what_cannot_be_produced_is_an_error_of_the_call_until_it_is_redefined() {
         trap.kind.to_string(),
         "h has no body: the module has it as i64 (i64), and it was defined as i64 (double)"
     );
-    jit.define_lazy::<Scale>("f", |module| write_scale(module, "f", 7))
+    jit.main()
+        .define_lazy::<Scale>("f", |module| write_scale(module, "f", 7))
         .expect("redefined");
     assert_eq!(f.call_guarded(6).expect("there is a body"), 42);
 }
@@ -101,11 +105,12 @@ fn what_cannot_be_produced_is_an_error_of_the_call_until_it_is_redefined() {
 /// Says by how many there are of it whether a closure was dropped.
 fn counted(jit: &Jit, name: &str, there: &Arc<()>, factor: u64) {
     let (there, own) = (Arc::clone(there), name.to_owned());
-    jit.define_lazy::<extern "C" fn(i64) -> i64>(name, move |module| {
-        let _there = &there;
-        write_scale(module, &own, factor)
-    })
-    .expect("defined");
+    jit.main()
+        .define_lazy::<extern "C" fn(i64) -> i64>(name, move |module| {
+            let _there = &there;
+            write_scale(module, &own, factor)
+        })
+        .expect("defined");
 }
 
 #[test]
@@ -157,7 +162,8 @@ fn what_a_closure_captured_goes_with_its_use_its_successor_or_its_function() {
 fn a_first_body_is_no_entry_of_the_history() {
     type Scale = extern "C" fn(i64) -> i64;
     let jit = Jit::new().expect("a session");
-    jit.define_lazy::<Scale>("f", |module| write_scale(module, "f", 2))
+    jit.main()
+        .define_lazy::<Scale>("f", |module| write_scale(module, "f", 2))
         .expect("defined");
     jit.add_ir("g", "define i64 @g() { ret i64 1 }")
         .expect("it loads");
@@ -178,7 +184,8 @@ fn a_first_body_is_no_entry_of_the_history() {
     jit.rollback().expect_err("a first body replaces nothing");
     assert_eq!(f.call(4), 8);
     // A replacement before the first call goes back to before the first call.
-    jit.define_lazy::<Scale>("h", |module| write_scale(module, "h", 3))
+    jit.main()
+        .define_lazy::<Scale>("h", |module| write_scale(module, "h", 3))
         .expect("defined");
     // SAFETY: the function above.
     let h: Func<Scale> = unsafe { jit.function("h") }.expect("it is there");

@@ -157,7 +157,7 @@ fn a_call_by_its_own_closure_is_an_error() {
         assert!(trap.kind.to_string().contains("by what produces it"));
         write(module, "f", 4)
     };
-    jit.define_lazy::<F>("f", generate).expect("defined");
+    jit.main().define_lazy::<F>("f", generate).expect("defined");
     assert_eq!(call(&jit.main(), "f"), 4);
 }
 
@@ -189,7 +189,7 @@ fn constructors_of_a_replacement_may_be_the_first_to_call() {
     ] {
         let jit = Jit::new().expect("a session");
         let five = |module: &Module<'_>| write(module, "f", 5);
-        jit.define_lazy::<F>("f", five).expect("defined");
+        jit.main().define_lazy::<F>("f", five).expect("defined");
         jit.add_ir("m", "@w = global i64 0 define i64 @g() { ret i64 1 }")
             .expect("added");
         let ir = "@w = external global i64 declare i64 @f()

@@ -93,7 +93,7 @@ extern "C" fn callback(value: i32) {
 fn host_functions_and_library_functions_can_be_called() {
     let jit = Jit::new().expect("a session");
     // SAFETY: a function of the type the IR below declares, alive for ever.
-    unsafe { jit.define_address("callback", callback as *const ()) }.expect("a new name");
+    unsafe { jit.main().define_address("callback", callback as *const ()) }.expect("a new name");
     jit.add_ir(
         "m",
         "declare void @callback(i32)
@@ -185,12 +185,13 @@ fn a_session_stays_usable_after_bad_input() {
     let jit = jit("define i32 @f() { ret i32 7 }");
     let syntax = jit.add_ir("bad", "define i32 @g( {").expect_err("no IR");
     assert!(syntax.to_string().contains("bad:1:"), "{syntax}");
-    assert!(jit.add_bitcode("empty", &b""[..]).is_err());
+    assert!(jit.main().add_bitcode("empty", &b""[..]).is_err());
     assert!(
-        jit.add_bitcode("noise", &b"BC\xC0\xDE and nothing more"[..])
+        jit.main()
+            .add_bitcode("noise", &b"BC\xC0\xDE and nothing more"[..])
             .is_err()
     );
-    assert!(jit.add_object("short", &b"\x7fELF"[..]).is_err());
+    assert!(jit.main().add_object("short", &b"\x7fELF"[..]).is_err());
     let machine = jit
         .add_ir("arm", "target triple = \"aarch64-linux-gnu\"")
         .expect_err("foreign");
@@ -210,7 +211,7 @@ fn a_failed_compile_is_an_error_and_can_be_tried_again() {
         "define void @f() { call void asm sideeffect \"no such instruction\", \"\"() ret void }",
     );
     for _ in 0..2 {
-        let error = jit.compile("f").expect_err("bad assembly");
+        let error = jit.main().compile("f").expect_err("bad assembly");
         assert!(
             error.to_string().contains("`f` does not compile"),
             "{error}"
@@ -299,7 +300,7 @@ fn inkwell_modules_go_in_by_reference() {
     let product = builder.build_int_mul(x, x, "product").expect("built");
     builder.build_return(Some(&product)).expect("built");
     let jit = Jit::new().expect("a session");
-    jit.add_module(&module).expect("valid");
+    jit.main().add_module(&module).expect("valid");
     drop((builder, module));
     // SAFETY: the function above.
     let square = unsafe { jit.function::<extern "C" fn(i64) -> i64>("square") }.expect("typed");

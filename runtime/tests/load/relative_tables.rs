@@ -62,7 +62,7 @@ fn tables_of_objects_reach_functions_of_libraries() {
     for option in ["-fPIC", "-fPIE", "-fno-pic"] {
         let jit = Jit::builder().jobs(1).build().expect("a session");
         let bytes = object(option, TABLE, &[option]);
-        jit.add_object("table.o", bytes).expect(option);
+        jit.main().add_object("table.o", bytes).expect(option);
         check(&jit);
     }
 }
@@ -79,7 +79,8 @@ fn addresses_that_code_of_executables_takes_are_called() {
           ret i64 %result
         }";
     let jit = Jit::builder().jobs(1).build().expect("a session");
-    jit.add_object("lea.o", object("lea", text, &["-fPIE"]))
+    jit.main()
+        .add_object("lea.o", object("lea", text, &["-fPIE"]))
         .expect("linked");
     // SAFETY: the function above.
     let call = unsafe { jit.function::<extern "C" fn(i64, i64) -> i64>("call") };

@@ -230,13 +230,13 @@ fn a_unit_that_fails_is_told_with_its_names() {
         responsibility.fail(SessionError::unit("broken", "no such luck"));
     });
     jit.main().define(unit).unwrap();
-    let error = jit.compile("broken").unwrap_err().to_string();
+    let error = jit.main().compile("broken").unwrap_err().to_string();
     assert!(
         error.contains("broken") && !error.contains("uruk.unit"),
         "{error}"
     );
     // The next asks again, and learns the same.
-    assert!(jit.compile("broken").is_err());
+    assert!(jit.main().compile("broken").is_err());
 }
 
 #[test]

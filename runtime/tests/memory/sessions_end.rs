@@ -104,7 +104,8 @@ fn session(way: usize) {
             call(&jit, "u");
         }
         6 => {
-            jit.define_lazy::<extern "C" fn(i64) -> i64>("f", |_| Err("nothing".into()))
+            jit.main()
+                .define_lazy::<extern "C" fn(i64) -> i64>("f", |_| Err("nothing".into()))
                 .expect("defined");
             jit.define_fn("h", |x: i64| x + 1).expect("defined");
             let ir = "declare i64 @h(i64) define i64 @u(i64 %x) {

@@ -100,7 +100,7 @@ fn busy(form: Form, _: Way) {
     }
     let address = deinitializes as *const ();
     // SAFETY: a function of that type.
-    unsafe { jit.define_address("host_deinitialize", address) }.expect("new");
+    unsafe { jit.main().define_address("host_deinitialize", address) }.expect("new");
     *JIT.lock().expect("whole") = Some(jit.clone());
     let other = added(&jit, "other", Way::Tracker);
     other.add(
@@ -236,7 +236,11 @@ fn not_removed(form: Form, _: Way) {
     }
     let jit = session();
     // SAFETY: a function of that type.
-    unsafe { jit.define_address("host_search", search as *const ()) }.expect("new");
+    unsafe {
+        jit.main()
+            .define_address("host_search", search as *const ())
+    }
+    .expect("new");
     let user = jit.create_dylib("user").expect("a dylib");
     let goes = added(&jit, "goes", Way::Tracker);
     goes.add(

@@ -233,7 +233,7 @@ fn registering(form: Form, way: Way) {
     let jit = Jit::builder().jobs(1).on_failure(on_failure).build();
     let jit = jit.expect("a session");
     // SAFETY: a function of that type.
-    unsafe { jit.define_address("host_ran", ran as *const ()) }.expect("new");
+    unsafe { jit.main().define_address("host_ran", ran as *const ()) }.expect("new");
     let module = compile(
         form,
         r#"extern "C" void host_ran(unsigned long);

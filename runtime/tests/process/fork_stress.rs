@@ -85,9 +85,9 @@ const ALL: [(&str, Act); 13] = [
     }),
     ("pin", |jit, random, _| {
         let name = format!("moving{}", random.below(MOVING));
-        jit.pin(&name, Some(Tier::Optimized)).expect("there");
+        jit.main().pin(&name, Some(Tier::Optimized)).expect("there");
         jit.pause_tiers();
-        jit.pin(&name, None).expect("there");
+        jit.main().pin(&name, None).expect("there");
         jit.resume_tiers();
     }),
     ("replace", |jit, random, _| {

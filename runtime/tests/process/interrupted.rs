@@ -380,7 +380,7 @@ fn code_of_the_program_runs_with_its_own_mask() {
         let jit = Jit::new().expect("a session");
         *SESSION.lock().expect("sound") = Some(jit.clone());
         // SAFETY: a function of that type, which stays.
-        unsafe { jit.define_address("ask", ask as *const ()) }.expect("new");
+        unsafe { jit.main().define_address("ask", ask as *const ()) }.expect("new");
         jit.add_ir("m", &with("1")).expect("valid IR");
         let mask = open_signals();
         // SAFETY: the constructor above.

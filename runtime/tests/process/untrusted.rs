@@ -76,7 +76,9 @@ fn no_flipped_bit_ends_or_hangs_the_process() {
     let jit = session(limits());
     let flags = ["-O1", "-g", "-Xclang", "-disable-llvm-passes", "-emit-llvm"];
     let good = clang::compile("untrusted", "good.c", SOURCE, &flags);
-    jit.add_bitcode("good", good.as_slice()).expect("good");
+    jit.main()
+        .add_bitcode("good", good.as_slice())
+        .expect("good");
     let mut random = Random::new(setting("URUK_SEED", 1));
     let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
     for round in 0..setting("URUK_FLIPS", 40) {

@@ -193,7 +193,10 @@ impl Session {
     }
 
     fn pin(&self, tier: Tier) {
-        self.jit.pin("big", Some(tier)).expect("there is one");
+        self.jit
+            .main()
+            .pin("big", Some(tier))
+            .expect("there is one");
     }
 
     /// Has the function compiled at tier 2, until the worker is in the middle of it; the first

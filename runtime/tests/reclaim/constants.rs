@@ -88,7 +88,11 @@ unsafe extern "C" {
 fn a_string_made_by_llvm_is_read_by_a_callee_that_slept() {
     let jit = jit();
     // SAFETY: takes a string, and returns.
-    unsafe { jit.define_address("puts", uruk_test_puts as *const ()) }.expect("a new name");
+    unsafe {
+        jit.main()
+            .define_address("puts", uruk_test_puts as *const ())
+    }
+    .expect("a new name");
     jit.add_ir(
         "m",
         "@line = private unnamed_addr constant [12 x i8] c\"one string\\0A\\00\", align 1
@@ -177,7 +181,7 @@ fn equal_constants_are_one_and_go_with_their_module() {
     let _one = ONE.lock();
     let jit = jit();
     // SAFETY: takes a string.
-    unsafe { jit.define_address("puts", keep as *const ()) }.expect("a new name");
+    unsafe { jit.main().define_address("puts", keep as *const ()) }.expect("a new name");
     jit.add_ir("other", &sayer("other", 16)).expect("valid IR");
     jit.compile_at("other", Tier::Optimized)
         .expect("a function");

@@ -134,7 +134,7 @@ fn who_is_inside_finishes_there() {
     }
     let jit = Jit::new().unwrap();
     // SAFETY: of the type it is declared with.
-    unsafe { jit.define_address("wait", wait as *const ()) }.unwrap();
+    unsafe { jit.main().define_address("wait", wait as *const ()) }.unwrap();
     jit.add_ir(
         "m",
         "declare i64 @wait(i64)
@@ -157,14 +157,14 @@ fn who_is_inside_finishes_there() {
     while !THERE.load(Ordering::Acquire) {
         std::thread::yield_now();
     }
-    while !jit.evict("f_0").unwrap() {
+    while !jit.main().evict("f_0").unwrap() {
         std::thread::yield_now();
     }
     assert_eq!(jit.main().tier("f_0").unwrap(), None);
     // Others are compiled and freed where it was, if that could be.
     jit.add_ir("n", &module(50).replace("@f_", "@g_")).unwrap();
     for n in 0..50 {
-        jit.compile(&format!("g_{n}")).unwrap();
+        jit.main().compile(&format!("g_{n}")).unwrap();
     }
     assert!(jit.evict_cold(0) > 0);
     assert!(jit.reclaim(ReclaimKind::Evacuate, PATIENCE));
@@ -230,7 +230,7 @@ fn what_was_evicted_goes_up_again() {
         assert_eq!(f.call(5), expected(0, 5));
         jit.compile_at("f_0", Tier::Optimized).unwrap();
         assert_eq!(jit.main().tier("f_0").unwrap(), Some(Tier::Optimized));
-        while !jit.evict("f_0").unwrap() {
+        while !jit.main().evict("f_0").unwrap() {
             std::thread::yield_now();
         }
         assert_eq!(jit.main().tier("f_0").unwrap(), None);
@@ -244,13 +244,13 @@ fn what_was_evicted_goes_up_again() {
         assert!(std::time::Instant::now() < deadline, "it stays at tier 1");
     }
     // A pinned function stays, and so does a function without code.
-    jit.pin("f_1", Some(Tier::Baseline)).unwrap();
-    assert!(!jit.evict("f_1").unwrap());
+    jit.main().pin("f_1", Some(Tier::Baseline)).unwrap();
+    assert!(!jit.main().evict("f_1").unwrap());
     function(&jit, 1).call(1);
-    assert!(!jit.evict("f_1").unwrap());
+    assert!(!jit.main().evict("f_1").unwrap());
     jit.evict_cold(0);
     assert_eq!(jit.main().tier("f_1").unwrap(), Some(Tier::Baseline));
-    assert!(jit.evict("nothing").is_err());
+    assert!(jit.main().evict("nothing").is_err());
 }
 
 #[test]
@@ -264,12 +264,12 @@ fn replaced_bodies_come_back_and_so_do_those_before() {
         .replace(Replacement::ir("new", &text(2)))
         .unwrap();
     assert_eq!(f.call(0), 2);
-    assert!(jit.evict("f_0").unwrap());
+    assert!(jit.main().evict("f_0").unwrap());
     assert_eq!(f.call(0), 2);
-    assert!(jit.evict("f_0").unwrap());
+    assert!(jit.main().evict("f_0").unwrap());
     jit.rollback().unwrap();
     assert_eq!(f.call(0), 1);
-    assert!(jit.evict("f_0").unwrap());
+    assert!(jit.main().evict("f_0").unwrap());
     assert_eq!(f.call(0), 1);
 }
 
@@ -300,8 +300,8 @@ fn an_address_taken_before_is_called_after() {
     for round in 0..3 {
         assert_eq!(f.call(round), expected(1, round));
         assert_eq!(jit.lookup("f_1").unwrap(), address);
-        assert!(jit.evict("f_1").unwrap());
-        assert!(!jit.evict("f_1").unwrap(), "it is gone");
+        assert!(jit.main().evict("f_1").unwrap());
+        assert!(!jit.main().evict("f_1").unwrap(), "it is gone");
     }
     assert_eq!(events.load(Ordering::Relaxed), 3);
     assert_eq!(jit.stats().evictions.returned, 2);
@@ -315,7 +315,7 @@ fn a_child_of_a_fork_evicts_for_itself() {
     for (n, f) in all.iter().enumerate() {
         assert_eq!(f.call(2), expected(n, 2));
     }
-    jit.evict("f_3").unwrap();
+    jit.main().evict("f_3").unwrap();
     // Some rest when the child is made.
     jit.evict_cold(u64::MAX);
     // SAFETY: the child calls what a child of the library may, and ends.

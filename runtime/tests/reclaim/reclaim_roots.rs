@@ -163,7 +163,7 @@ fn a_function_removed_while_it_is_compiled() {
         .expect("the name is free");
     // SAFETY: the function above.
     let late = unsafe { jit.function::<extern "C" fn(u64) -> u64>("late") }.expect("typed");
-    jit.compile("late").expect("compiles");
+    jit.main().compile("late").expect("compiles");
     assert_eq!(late.call(1), 7);
 }
 

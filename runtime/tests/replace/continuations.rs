@@ -77,7 +77,7 @@ fn what_is_forbidden_is_not_left() {
 fn what_was_forbidden_to_a_function_is_allowed_to_the_next_of_its_name() {
     let jit = Jit::builder().build().expect("a session");
     // SAFETY: the function has the type it is declared with.
-    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    unsafe { jit.main().define_address("look", look as *const ()) }.expect("a name");
     jit.pause_tiers();
     for round in 0..3 {
         let tracker = jit.main().create_tracker().expect("a tracker");
@@ -134,7 +134,7 @@ fn continuations_go_with_their_function() {
         .build()
         .expect("a session");
     // SAFETY: the function has the type it is declared with.
-    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    unsafe { jit.main().define_address("look", look as *const ()) }.expect("a name");
     let mut held = Vec::new();
     for round in 0..40 {
         let tracker = jit.main().create_tracker().expect("a tracker");

@@ -39,7 +39,7 @@ fn who_left_stays_in_what_is_removed() {
     let jit = Jit::builder().build().expect("a session");
     jit.pause_tiers();
     // SAFETY: the function has the type it is declared with.
-    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    unsafe { jit.main().define_address("look", look as *const ()) }.expect("a name");
     let tracker = jit.main().create_tracker().expect("a tracker");
     tracker.add_ir("spin", &spin(3)).expect("added");
     let spinning = who_left(&jit, 5);
@@ -170,7 +170,7 @@ fn a_panic_passes_through_both_frames() {
         .build()
         .expect("a session");
     // SAFETY: the function has the type it is declared with.
-    unsafe { jit.define_address("boom", boom as *const ()) }.expect("a name");
+    unsafe { jit.main().define_address("boom", boom as *const ()) }.expect("a name");
     jit.add_ir(
         "m",
         "declare void @boom(i64, i64)

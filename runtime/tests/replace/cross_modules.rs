@@ -348,7 +348,7 @@ fn a_target_in_another_module_is_promoted_and_others_still_reached() {
     };
     let (triple, negate) = (pointer.call(0), pointer.call(1));
     let tripled = |n| (0..n).fold(1i32, |s, _| s.wrapping_mul(3));
-    jit.pin("apply", Some(Tier::Guided)).expect("known");
+    jit.main().pin("apply", Some(Tier::Guided)).expect("known");
     let start = Instant::now();
     while jit.tier("apply").expect("known") != Some(Tier::Guided) {
         assert_eq!(apply.call(triple, 1000), tripled(1000));

@@ -80,7 +80,7 @@ fn session_keeping(replacements: usize, text: &str) -> Jit {
         .replacements_kept(replacements);
     let jit = jit.build().expect("a session");
     // SAFETY: the function has the type it is declared with.
-    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    unsafe { jit.main().define_address("look", look as *const ()) }.expect("a name");
     jit.pause_tiers();
     jit.add_ir("spin", text).expect("added");
     jit
@@ -339,7 +339,7 @@ fn a_panic_passes_the_frames_of_all_bodies() {
         .build()
         .expect("a session");
     // SAFETY: the function has the type it is declared with.
-    unsafe { jit.define_address("boom", boom as *const ()) }.expect("a name");
+    unsafe { jit.main().define_address("boom", boom as *const ()) }.expect("a name");
     jit.pause_tiers();
     jit.add_ir("m", &text(0)).expect("added");
     let address = jit.lookup("loops").expect("known") as usize;

@@ -67,7 +67,9 @@ fn a_lazy_definition_beside_clear() {
             }
         });
         for _ in 0..500 {
-            let defined = jit.define_lazy::<Number>("f", |_| Err("never called".into()));
+            let defined = jit
+                .main()
+                .define_lazy::<Number>("f", |_| Err("never called".into()));
             if let Err(cause) = defined {
                 stop.store(true, Ordering::Relaxed);
                 panic!("{cause}");

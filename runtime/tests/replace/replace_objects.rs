@@ -122,7 +122,9 @@ fn an_object_is_replaced_as_a_whole() {
         &["-O2", "-ffunction-sections"],
     ] {
         let jit = jit();
-        jit.add_object("first.o", version(1, flags)).expect("valid");
+        jit.main()
+            .add_object("first.o", version(1, flags))
+            .expect("valid");
         jit.add_ir(
             "m",
             "declare i32 @f() define i32 @user() { %x = call i32 @f() ret i32 %x }",
@@ -165,7 +167,9 @@ fn parts_of_an_object_are_replaced_if_it_says_that_they_are_apart() {
         &["-O2", "-ffunction-sections"],
     ] {
         let jit = jit();
-        jit.add_object("first.o", version(1, flags)).expect("valid");
+        jit.main()
+            .add_object("first.o", version(1, flags))
+            .expect("valid");
         let cause = refused(&jit, part());
         let ReplaceError::Parts { old, missing } = &cause else {
             panic!("{cause}")
@@ -190,7 +194,9 @@ fn parts_of_an_object_are_replaced_if_it_says_that_they_are_apart() {
         (&["-O0"], true),
     ] {
         let jit = jit();
-        jit.add_object("first.o", version(1, flags)).expect("valid");
+        jit.main()
+            .add_object("first.o", version(1, flags))
+            .expect("valid");
         assert_eq!((call(&jit, "f"), call(&jit, "both")), (4, 3));
         let replaced = jit
             .main()
@@ -215,7 +221,8 @@ fn parts_of_an_object_are_replaced_if_it_says_that_they_are_apart() {
 #[test]
 fn a_failure_changes_nothing() {
     let jit = jit();
-    jit.add_object("first.o", version(1, &["-O2"]))
+    jit.main()
+        .add_object("first.o", version(1, &["-O2"]))
         .expect("valid");
     jit.add_ir(
         "m",
@@ -333,7 +340,8 @@ fn a_quiescent_replacement_waits_for_those_who_are_inside() {
     };
     jit.add_ir("data", "@entered = global i32 0 @leave = global i32 0")
         .expect("valid");
-    jit.add_object("first.o", object(&source(1), &["-O2"]))
+    jit.main()
+        .add_object("first.o", object(&source(1), &["-O2"]))
         .expect("valid");
     let next = object(&source(2), &["-O2"]);
     let new = |wait| {

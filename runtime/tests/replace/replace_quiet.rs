@@ -480,7 +480,9 @@ fn a_set_is_never_torn_where_a_member_was_inlined() {
             {
                 break;
             }
-            jit.pin("both", tiers[generation % 3]).expect("its tier");
+            jit.main()
+                .pin("both", tiers[generation % 3])
+                .expect("its tier");
             let new = quiescent(&text(generation as u64), Duration::from_millis(300));
             replaced += u32::from(jit.main().replace(new).is_ok());
         }

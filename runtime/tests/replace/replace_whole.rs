@@ -50,7 +50,8 @@ fn what_no_pass_has_seen_is_replaced_in_part() {
         ("frontend", &["-O2", "-Xclang", "-disable-llvm-passes"]),
     ] {
         let jit = Jit::new().expect("a session");
-        jit.add_bitcode(name, compile(name, 1, flags))
+        jit.main()
+            .add_bitcode(name, compile(name, 1, flags))
             .expect("valid");
         assert_eq!((call(&jit, "f"), call(&jit, "g")), (23, 11));
         jit.main()
@@ -65,7 +66,8 @@ fn what_was_optimized_together_is_replaced_together() {
     for flags in [["-O1"], ["-O2"], ["-O3"], ["-Os"]] {
         let name = &flags[0][1..];
         let jit = Jit::new().expect("a session");
-        jit.add_bitcode(name, compile(name, 1, &flags))
+        jit.main()
+            .add_bitcode(name, compile(name, 1, &flags))
             .expect("valid");
         assert_eq!((call(&jit, "f"), call(&jit, "g")), (23, 11));
         let refused = jit.main().replace(Replacement::ir("part", PART));

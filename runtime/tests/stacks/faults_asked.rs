@@ -74,7 +74,11 @@ fn session(handler: Option<FaultHandler>) -> Jit {
     }
     let jit = builder.build().expect("a session");
     // SAFETY: of the type that the module says.
-    unsafe { jit.define_address("host_load", host_load as *const ()) }.expect("defined");
+    unsafe {
+        jit.main()
+            .define_address("host_load", host_load as *const ())
+    }
+    .expect("defined");
     jit.add_ir("m", CODE).expect("valid IR");
     jit
 }

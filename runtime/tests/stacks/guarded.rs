@@ -259,7 +259,7 @@ fn a_deadline_and_an_interrupt_end_code_that_does_not_look() {
         let jit = session(Tiers::Fixed(tier));
         let spin = function::<extern "C" fn()>(&jit, "spin");
         let limit = Duration::from_millis(3);
-        jit.compile("spin").expect("it compiles");
+        jit.main().compile("spin").expect("it compiles");
         for _ in 0..3 {
             let trap = spin.within(limit).call_guarded().expect_err("it spins");
             assert!(

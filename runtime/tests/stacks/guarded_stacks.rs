@@ -58,7 +58,7 @@ fn session() -> Jit {
     let jit = Jit::new().expect("a session");
     jit.define_fn("pause", pause).expect("defined");
     // SAFETY: a function of that type.
-    unsafe { jit.define_address("jump", jump as *const ()) }.expect("defined");
+    unsafe { jit.main().define_address("jump", jump as *const ()) }.expect("defined");
     // SAFETY: forks.
     jit.define_fn("do_fork", || i64::from(unsafe { libc::fork() }))
         .expect("defined");
@@ -378,7 +378,7 @@ fn an_outer_and_an_inner_call_are_interrupted() {
          define i64 @outer(i64 %n) { call void @host(i64 %n) br label %l l: br label %l }",
     )
     .expect("it loads");
-    jit.compile("inner").expect("it compiles");
+    jit.main().compile("inner").expect("it compiles");
     let outer = function(&jit, "outer");
     for turn in 0..20 {
         assert_eq!(kind(outer.call_guarded(turn % 2)), "interrupted");
@@ -391,7 +391,7 @@ fn an_outer_and_an_inner_call_are_interrupted() {
 fn each_interrupt_that_is_said_to_be_ends_its_call() {
     let jit = session();
     let spin = function(&jit, "spin");
-    jit.compile("spin").expect("it compiles");
+    jit.main().compile("spin").expect("it compiles");
     let (thread, other) = (GuestThread::current(), jit.clone());
     const TURNS: usize = 1000;
     static DONE: AtomicUsize = AtomicUsize::new(0);

@@ -62,7 +62,7 @@ fn callers_of_a_compile_that_panics_get_the_failure_and_others_go_on() {
     }
     // Later calls fail at once, as after every failed compile.
     assert_eq!(function(&jit, "bad1").call(7), -1);
-    let error = jit.compile("bad2").expect_err("it panics");
+    let error = jit.main().compile("bad2").expect_err("it panics");
     let is_panic = matches!(&error, Error::Session(SessionError::Panicked { .. }));
     assert!(is_panic, "{error:?}");
     assert!(error.to_string().contains("the listener's"), "{error}");

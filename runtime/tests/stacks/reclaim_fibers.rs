@@ -69,7 +69,7 @@ extern "C" fn fiber() {
 /// Rests on a fiber while its code is replaced, and comes back.
 fn rest(jit: &Jit, register: bool) {
     // SAFETY: a function that takes and gives nothing.
-    unsafe { jit.define_address("go_home", go_home as *const ()) }.expect("a new name");
+    unsafe { jit.main().define_address("go_home", go_home as *const ()) }.expect("a new name");
     jit.add_ir(
         "m",
         "declare void @go_home()

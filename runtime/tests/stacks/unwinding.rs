@@ -15,7 +15,11 @@ extern "C-unwind" fn boom(number: i64) -> i64 {
 fn a_panic_passes_through_jitted_frames() {
     let jit = Jit::new().unwrap();
     // SAFETY: it is what the module takes it for.
-    unsafe { jit.define_address("boom", boom as *const ()).unwrap() };
+    unsafe {
+        jit.main()
+            .define_address("boom", boom as *const ())
+            .unwrap()
+    };
     jit.add_ir(
         "m",
         "declare i64 @boom(i64)

@@ -178,13 +178,17 @@ pub fn session() -> Jit {
     let jit = jit.expect("a session");
     // SAFETY: functions of these types.
     unsafe {
-        jit.define_address("host_tick", host_tick as *const ())
+        jit.main()
+            .define_address("host_tick", host_tick as *const ())
             .expect("new");
-        jit.define_address("host_say", host_say as *const ())
+        jit.main()
+            .define_address("host_say", host_say as *const ())
             .expect("new");
-        jit.define_address("host_remove", host_remove as *const ())
+        jit.main()
+            .define_address("host_remove", host_remove as *const ())
             .expect("new");
-        jit.define_address("host_where", host_where as *const ())
+        jit.main()
+            .define_address("host_where", host_where as *const ())
             .expect("new");
     }
     jit

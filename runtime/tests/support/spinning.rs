@@ -84,7 +84,7 @@ pub extern "C" fn look(seen: *mut i64) {
 pub fn session(tiers: Tiers, factor: i64) -> Jit {
     let jit = Jit::builder().tiers(tiers).build().expect("a session");
     // SAFETY: the function has the type it is declared with.
-    unsafe { jit.define_address("look", look as *const ()) }.expect("a name");
+    unsafe { jit.main().define_address("look", look as *const ()) }.expect("a name");
     jit.add_ir("spin", &spin(factor)).expect("added");
     jit
 }

@@ -209,7 +209,7 @@ fn counted(baseline: Baseline, tier: Tier, text: &str) -> Jit {
     ];
     for (name, address) in all {
         // SAFETY: these have the types of libatomic's.
-        unsafe { jit.define_address(name, address.cast::<()>()) }.expect("a new name");
+        unsafe { jit.main().define_address(name, address.cast::<()>()) }.expect("a new name");
     }
     jit
 }

@@ -189,7 +189,7 @@ fn link_passes_see_code_from_memory() {
     let bad = "declare void @bad() define i64 @calls(i64 %x) { call void @bad() ret i64 0 }";
     jit.main().allow_missing(true);
     jit.add_ir("bad", bad).expect("added");
-    let error = jit.compile("calls").expect_err("refused");
+    let error = jit.main().compile("calls").expect_err("refused");
     assert!(error.to_string().contains("link pass"), "{error}");
 }
 

@@ -62,7 +62,7 @@ fn a_guided_version_answers_for_targets_and_ways_it_never_saw() {
         )
     };
     let (triple, negate) = (pointer.call(false), pointer.call(true));
-    jit.pin("apply", Some(Tier::Guided)).unwrap();
+    jit.main().pin("apply", Some(Tier::Guided)).unwrap();
     let start = Instant::now();
     while jit.tier("apply").unwrap() != Some(Tier::Guided) {
         // Through the version that counts, too.

@@ -69,7 +69,7 @@ impl Session {
         });
         let jit = builder.build().expect("a session");
         // SAFETY: a function of that type, which lives as long as the process.
-        unsafe { jit.define_address("pause", pause as *const ()) }.expect("a new name");
+        unsafe { jit.main().define_address("pause", pause as *const ()) }.expect("a new name");
         jit.add_ir("m", ir).expect("valid");
         Session { jit, events }
     }
@@ -178,10 +178,11 @@ fn what_is_prepared_is_code_like_any_other() {
     session.jit.pause_tiers();
     session
         .jit
+        .main()
         .compile_ahead(&["late", "later", "nobody", "pause"]);
     until("compiles ahead", || session.ahead().compiled == 2);
     assert_eq!(session.ahead().called, 0);
-    session.jit.compile("late").expect("there");
+    session.jit.main().compile("late").expect("there");
     assert_eq!(session.compiled("late"), 1);
     session
         .jit
@@ -208,7 +209,7 @@ fn an_expected_order_is_kept() {
     let session = Session::new(speculating(), &ir);
     let order: Vec<String> = (0..20).map(|i| format!("f{}", i * 7 % 20)).collect();
     let names: Vec<&str> = order.iter().map(String::as_str).collect();
-    session.jit.compile_ahead(&names);
+    session.jit.main().compile_ahead(&names);
     until("compiles ahead", || session.ahead().compiled == 20);
     let events = session.events.lock().expect("no panic");
     let compiled = events.iter().filter_map(|event| match event {
@@ -261,7 +262,7 @@ fn with_one_job_nothing_is_compiled_ahead() {
     let _one = begin();
     let quiet = |builder: JitBuilder| {
         let session = Session::new(builder, STEPS);
-        session.jit.compile_ahead(&["late", "later"]);
+        session.jit.main().compile_ahead(&["late", "later"]);
         assert_eq!(session.call("start"), 42);
         assert_eq!(session.ahead(), SpeculationStats::default());
         assert!(session.jit.first_calls().is_empty());

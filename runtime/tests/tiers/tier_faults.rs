@@ -83,7 +83,7 @@ fn a_compile_that_llvm_dies_of_is_an_error_of_the_caller() {
         assert_eq!(f.call(1), 2);
     }
     for _ in 0..3 {
-        let error = jit.compile("g").expect_err("LLVM dies");
+        let error = jit.main().compile("g").expect_err("LLVM dies");
         assert!(error.to_string().contains("aarch64"), "{error}");
     }
     jit.compile_at("f", Tier::Baseline).expect("as before");
@@ -189,7 +189,9 @@ fn memory_that_runs_out_in_a_tier_up_costs_only_the_better_version() {
         } else {
             Tier::Guided
         };
-        jit.pin(&format!("f{i}"), Some(pinned)).expect("known");
+        jit.main()
+            .pin(&format!("f{i}"), Some(pinned))
+            .expect("known");
     }
     wait_until("a background compile without memory", || {
         check(7);

@@ -188,8 +188,8 @@ fn change(jit: &Jit, mut random: Random, stop: &AtomicBool) -> Changes {
                 Err(Error::Version { .. }) => changes.late += 1,
                 Err(error) => panic!("{name} at {tier}: {error}"),
             },
-            55..70 => jit.pin(&name, Some(tier)).expect("a function"),
-            70..85 => jit.pin(&name, None).expect("a function"),
+            55..70 => jit.main().pin(&name, Some(tier)).expect("a function"),
+            70..85 => jit.main().pin(&name, None).expect("a function"),
             85..88 => jit.pause_tiers(),
             88..91 => jit.resume_tiers(),
             91..96 if to_die < FATAL => {

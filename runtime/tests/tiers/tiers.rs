@@ -104,16 +104,16 @@ fn a_hot_function_moves_up_while_it_is_called() {
 fn pins_hold_and_can_be_taken_off() {
     let (jit, _log) = logged(Jit::builder());
     jit.add_ir("m", SUM).unwrap();
-    jit.pin("sum", Some(Tier::Baseline)).unwrap();
+    jit.main().pin("sum", Some(Tier::Baseline)).unwrap();
     // SAFETY: a plain function of the module above.
     let sum = unsafe { jit.function::<extern "C" fn(i64) -> i64>("sum").unwrap() };
     busy(300, || _ = sum.call(10_000));
     assert_eq!(jit.tier("sum").unwrap(), Some(Tier::Baseline));
-    jit.pin("sum", Some(Tier::Guided)).unwrap();
+    jit.main().pin("sum", Some(Tier::Guided)).unwrap();
     wait_until("the pin", || jit.tier("sum").unwrap() == Some(Tier::Guided));
     assert_eq!(sum.call(4), 14);
-    jit.pin("sum", None).unwrap();
-    jit.pin("sum", Some(Tier::Baseline)).unwrap();
+    jit.main().pin("sum", None).unwrap();
+    jit.main().pin("sum", Some(Tier::Baseline)).unwrap();
     wait_until("the way down", || {
         jit.tier("sum").unwrap() == Some(Tier::Baseline)
     });

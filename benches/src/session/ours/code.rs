@@ -145,7 +145,7 @@ pub fn object_graph(meter: &mut Meter, path: &str, count: usize) -> Result<()> {
     let jit = Jit::new()?;
     let bytes = std::fs::read(path).with_context(|| format!("reading {path}"))?;
     meter.phase("setup", 1);
-    jit.add_object("chain.o", bytes)?;
+    jit.main().add_object("chain.o", bytes)?;
     let address = jit.lookup("f0")?;
     meter.phase("graph", count);
     // SAFETY: the object's first function, of this type; it calls itself count - 1 deep.
@@ -178,7 +178,7 @@ pub fn lazy(meter: &mut Meter, path: &str, together: bool, count: usize) -> Resu
     };
     meter.phase("setup", 1);
     for input in inputs {
-        jit.add_bitcode("chain", input)?;
+        jit.main().add_bitcode("chain", input)?;
     }
     let address = jit.lookup("f0")?;
     meter.phase("add", count);

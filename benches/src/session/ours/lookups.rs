@@ -38,7 +38,7 @@ pub fn run(meter: &mut Meter, rounds: usize, count: usize) -> Result<()> {
     }
     for (n, name) in names.iter().enumerate() {
         // SAFETY: a function of this program.
-        unsafe { jit.define_address(name, target(n) as *const ())? };
+        unsafe { jit.main().define_address(name, target(n) as *const ())? };
         answers(jit.lookup(name)?, n)?;
         answers(front.lookup(name)?, n)?;
     }

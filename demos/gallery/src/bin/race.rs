@@ -71,7 +71,7 @@ fn main() -> Result<()> {
 fn under_uruk(module: &Module) -> Result<Times> {
     let start = Instant::now();
     let jit = Jit::new()?;
-    jit.add_module(module)?;
+    jit.main().add_module(module)?;
     // SAFETY: `compile` wrote a function without parameters, which computes.
     let function = unsafe { jit.function::<extern "C" fn() -> f64>(VALUE)? };
     Ok(measure(start, || function.call()))

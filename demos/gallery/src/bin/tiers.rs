@@ -56,7 +56,7 @@ fn main() -> anyhow::Result<()> {
         .tune(true)
         .build()?;
     // SAFETY: it is declared with this type, and only notes the time.
-    unsafe { jit.define_address("tick", tick as *const ())? };
+    unsafe { jit.main().define_address("tick", tick as *const ())? };
     jit.add_ir("kernels", IR)?;
 
     for (name, work) in KERNELS {

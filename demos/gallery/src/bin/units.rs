@@ -293,7 +293,7 @@ impl Unit for Definition {
 /// Calls a formula until there is better code, for a while; what a call takes.
 fn heat(jit: &Jit, name: &str, argument: i64) -> Result<String> {
     const CALLS: u32 = 10_000;
-    jit.compile(name)?;
+    jit.main().compile(name)?;
     // SAFETY: a formula's function; what it calls was linked with it.
     let function = unsafe { jit.function::<extern "C" fn(i64) -> i64>(name)? };
     let calls = || {
@@ -331,7 +331,7 @@ fn enter(jit: &Jit, known: &mut Vec<(String, Tracker)>, line: &str) -> Result<St
         if hot.is_some() {
             return heat(jit, &name, argument);
         }
-        jit.compile(&name)?;
+        jit.main().compile(&name)?;
         // SAFETY: a formula's function; what it calls was linked with it.
         let function = unsafe { jit.function::<extern "C" fn(i64) -> i64>(&name)? };
         return Ok(function.call(argument).to_string());

@@ -37,15 +37,16 @@ fn looked_at() {
         .tools(tools)
         .tiers(Tiers::Fixed(Tier::Baseline));
     let jit = jit.build().expect("a session");
-    jit.define_lazy::<extern "C" fn(i64) -> i64>("jit_made", |module| {
-        let text = std::ffi::CString::new(text(40))?;
-        let text = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "made");
-        let made = module.get_context().create_module_from_ir(text);
-        let made = made.map_err(|cause| cause.to_string())?;
-        module.link_in_module(made).map_err(|it| it.to_string())?;
-        Ok(())
-    })
-    .expect("defined");
+    jit.main()
+        .define_lazy::<extern "C" fn(i64) -> i64>("jit_made", |module| {
+            let text = std::ffi::CString::new(text(40))?;
+            let text = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "made");
+            let made = module.get_context().create_module_from_ir(text);
+            let made = made.map_err(|cause| cause.to_string())?;
+            module.link_in_module(made).map_err(|it| it.to_string())?;
+            Ok(())
+        })
+        .expect("defined");
     // SAFETY: the function above, of its type.
     let made = unsafe { jit.function::<extern "C" fn(i64) -> i64>("jit_made") }.expect("typed");
     assert_eq!(made.call(1), 41);

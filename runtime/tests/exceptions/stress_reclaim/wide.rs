@@ -29,7 +29,7 @@ pub struct Wide {
 impl Wide {
     /// Adds generation 0 to a session.
     pub fn new(jit: &Jit) -> Result<Wide, Error> {
-        jit.add_object("wide.o", object(0))?;
+        jit.main().add_object("wide.o", object(0))?;
         let address = |i| jit.lookup(&format!("w{i}"));
         Ok(Wide {
             addresses: (0..WIDTH).map(address).collect::<Result<_, _>>()?,

@@ -102,8 +102,12 @@ impl Sessions {
         for jit in [&sessions.ours, &sessions.llvm[0], &sessions.llvm[1]] {
             // SAFETY: memory of this process, which is never freed.
             unsafe {
-                jit.define_address(SEEN, seen.cast()).expect("a name");
-                jit.define_address(ANSWERS, answers.cast()).expect("a name");
+                jit.main()
+                    .define_address(SEEN, seen.cast())
+                    .expect("a name");
+                jit.main()
+                    .define_address(ANSWERS, answers.cast())
+                    .expect("a name");
             }
         }
         sessions
@@ -146,7 +150,7 @@ impl Sessions {
                 ] {
                     let name = format!("{name}_{}", signature.seed);
                     // SAFETY: code of this process, which is called as any function is.
-                    unsafe { jit.define_address(&name, code) }.expect("a name");
+                    unsafe { jit.main().define_address(&name, code) }.expect("a name");
                 }
             }
             let Some(first) = first else {
@@ -172,7 +176,7 @@ impl Sessions {
             for name in names.iter().map(|name| format!("{name}_{seed}")) {
                 for maker in [Llvm, Ours] {
                     crash::about_to(&format!("seed {seed}: compiling {name}"));
-                    if let Err(cause) = self.of(seed, maker).compile(&name) {
+                    if let Err(cause) = self.of(seed, maker).main().compile(&name) {
                         return Outcome::Refused(cause.to_string());
                     }
                 }

@@ -65,9 +65,11 @@ fn run(ir: &str, tiers: Tiers) -> (Vec<(i64, [i64; 32])>, u64) {
     let jit = Jit::builder().tiers(tiers).build().expect("a session");
     // SAFETY: the functions have the types they are declared with.
     unsafe {
-        jit.define_address("touch", touch as *const ())
+        jit.main()
+            .define_address("touch", touch as *const ())
             .expect("a name");
-        jit.define_address("again", again as *const ())
+        jit.main()
+            .define_address("again", again as *const ())
             .expect("a name");
     }
     jit.add_ir("random", ir)

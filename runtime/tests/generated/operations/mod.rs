@@ -63,7 +63,7 @@ fn session(compiler: &str, text: &str, seeds: &str) -> Jit {
     let added = match compiler {
         "clang -O0" => {
             let flags = ["-O0", "-fPIC", "-w"];
-            jit.add_object(
+            jit.main().add_object(
                 seeds,
                 clang::compile("operations", "seeds.ll", text, &flags),
             )

@@ -90,7 +90,7 @@ fn a_failure_says_what_the_unit_said() {
     assert_eq!(cause.source().unwrap().to_string(), "oops");
     // Bodies are told by the names of their functions.
     assert_eq!(names(&error), ["a", "f"]);
-    let error = session(jit.compile("f"));
+    let error = session(jit.main().compile("f"));
     assert_eq!(names(&error), ["f"]);
 }
 

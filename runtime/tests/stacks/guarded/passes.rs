@@ -334,7 +334,7 @@ fn fuel_needs_a_session_that_counts() {
 fn a_loop_that_calls_nothing_is_vectorized() {
     for tier in [Tier::Optimized, Tier::Guided] {
         let jit = session(Tiers::Fixed(tier));
-        let ir = jit.ir("add", tier).expect("it compiles");
+        let ir = jit.main().ir("add", tier).expect("it compiles");
         assert!(ir.contains("fadd <"), "{tier:?}:\n{ir}");
         let add = function::<unsafe extern "C" fn(*mut f32, *const f32, i64)>(&jit, "add");
         let (mut a, b) = (vec![1.0; 1000], vec![2.0; 1000]);

@@ -57,7 +57,7 @@ fn fork() {
     let jit = session();
     let made = Cell::new(0_usize);
     let forks = function(&jit, "forks");
-    jit.compile("forks").expect("it compiles");
+    jit.main().compile("forks").expect("it compiles");
     let pid = jit.lookup("pid").expect("a variable") as *const i64;
     let limit = Duration::from_millis(100);
     let ended = forks.within(limit).call_guarded(0);

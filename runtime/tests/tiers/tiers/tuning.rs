@@ -386,7 +386,7 @@ fn whatever_happens_meanwhile_calls_return_what_they_must() {
             round += 1;
             // Only so often that trials begin.
             match round % 60 {
-                10 => drop(jit.evict("region")),
+                10 => drop(jit.main().evict("region")),
                 20 => jit.compile_at("region", uruk::Tier::Guided).unwrap(),
                 30 => drop(jit.compile_at("region", uruk::Tier::Baseline)),
                 _ => {}

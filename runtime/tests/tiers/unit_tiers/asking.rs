@@ -123,7 +123,7 @@ fn pins_bring_units_functions_to_their_tier() {
     let f = function(&jit);
     assert_eq!(f.call(0), 1);
     for tier in [Tier::Guided, Tier::Optimized, Tier::Baseline] {
-        jit.pin("f", Some(tier)).unwrap();
+        jit.main().pin("f", Some(tier)).unwrap();
         until("the pinned tier", || f.call(0) == i64::from(tier.number()));
     }
 }
@@ -197,7 +197,7 @@ fn improvers_call_what_has_no_code_yet() {
     jit.main().define(unit).unwrap();
     let f = function(&jit);
     assert_eq!(f.call(0), 1);
-    jit.pin("f", Some(Tier::Optimized)).unwrap();
+    jit.main().pin("f", Some(Tier::Optimized)).unwrap();
     until("better code", || f.call(0) == 2);
 }
 

@@ -45,7 +45,7 @@ fn a_function_is_removed_while_it_gets_better() {
         .define(formula(&jit, counting("f", 1), improver))
         .unwrap();
     assert_eq!(function(&jit).call(0), 1);
-    jit.pin("f", Some(Tier::Optimized)).unwrap();
+    jit.main().pin("f", Some(Tier::Optimized)).unwrap();
     let better = paused.begun.recv_timeout(PATIENCE).unwrap();
     assert!(!better.is_cancelled());
     // SAFETY: no thread calls it.
@@ -75,7 +75,7 @@ fn a_function_is_replaced_while_it_gets_better() {
         .unwrap();
     let f = function(&jit);
     assert_eq!(f.call(0), 1);
-    jit.pin("f", Some(Tier::Optimized)).unwrap();
+    jit.main().pin("f", Some(Tier::Optimized)).unwrap();
     let better = paused.begun.recv_timeout(PATIENCE).unwrap();
     let ir = Replacement::ir("new", "define i64 @f(i64 %x) { ret i64 77 }");
     let replaced = jit.main().replace(ir).unwrap();
@@ -85,10 +85,10 @@ fn a_function_is_replaced_while_it_gets_better() {
     assert!(paused.linked.recv_timeout(PATIENCE).unwrap().is_err());
     assert_eq!(f.call(0), 77);
     // The way back leads to the unit, which is asked again.
-    jit.pin("f", None).unwrap();
+    jit.main().pin("f", None).unwrap();
     replaced.rollback().unwrap();
     assert_eq!(f.call(0), 1);
-    jit.pin("f", Some(Tier::Guided)).unwrap();
+    jit.main().pin("f", Some(Tier::Guided)).unwrap();
     loop {
         let better = paused.begun.recv_timeout(PATIENCE).unwrap();
         let tier = better.tier();
@@ -116,9 +116,9 @@ fn a_question_that_nobody_wants_answered_is_over() {
         .unwrap();
     let f = function(&jit);
     assert_eq!(f.call(0), 1);
-    jit.pin("f", Some(Tier::Optimized)).unwrap();
+    jit.main().pin("f", Some(Tier::Optimized)).unwrap();
     let first = receiver.recv_timeout(PATIENCE).unwrap();
-    jit.pin("f", Some(Tier::Guided)).unwrap();
+    jit.main().pin("f", Some(Tier::Guided)).unwrap();
     let second = receiver.recv_timeout(PATIENCE).unwrap();
     assert!(first.is_cancelled() && !second.is_cancelled());
     // SAFETY: no thread calls it.
@@ -128,7 +128,7 @@ fn a_question_that_nobody_wants_answered_is_over() {
     jit.main()
         .define(formula(&jit, counting("f", 1), by_tier))
         .unwrap();
-    jit.pin("f", Some(Tier::Optimized)).unwrap();
+    jit.main().pin("f", Some(Tier::Optimized)).unwrap();
     until("better code", || function(&jit).call(0) == 2);
     // Late answers are refused.
     for better in [first, second] {
@@ -166,7 +166,7 @@ fn a_panic_is_a_failure_with_its_text() {
     let error = jit.compile_at("f", Tier::Guided).unwrap_err();
     assert!(error.to_string().contains("tier 3 is too much"), "{error}");
     // No thread waits for this compile.
-    jit.pin("f", Some(Tier::Optimized)).unwrap();
+    jit.main().pin("f", Some(Tier::Optimized)).unwrap();
     until("a report", || !all(&reports).is_empty());
     let reports = all(&reports);
     assert_eq!(reports.len(), 1, "{reports:?}");
@@ -175,7 +175,7 @@ fn a_panic_is_a_failure_with_its_text() {
     let failed = failed.iter().filter(|event| event.starts_with("failed"));
     assert_eq!(failed.count(), 2);
     assert_eq!(f.call(0), 1);
-    jit.pin("f", None).unwrap();
+    jit.main().pin("f", None).unwrap();
     // The threads for such code are still there.
     jit.main()
         .define(TestUnit::at(&jit, &[("g()", unit::address(unit::eight))]))
@@ -200,7 +200,7 @@ fn better_code_is_published_once_what_it_needs_is_ready() {
     jit.main().define(number).unwrap();
     let f = function(&jit);
     assert_eq!(f.call(0), 1);
-    jit.pin("f", Some(Tier::Optimized)).unwrap();
+    jit.main().pin("f", Some(Tier::Optimized)).unwrap();
     let responsibility = kept.take();
     let address = [(jit.intern("number"), NUMBER.as_ptr() as u64)];
     responsibility.resolve(&address).unwrap();
@@ -226,7 +226,7 @@ fn better_code_is_not_published_if_what_it_needs_fails() {
     jit.main().define(number).unwrap();
     let f = function(&jit);
     assert_eq!(f.call(0), 1);
-    jit.pin("f", Some(Tier::Optimized)).unwrap();
+    jit.main().pin("f", Some(Tier::Optimized)).unwrap();
     let responsibility = kept.take();
     let address = [(jit.intern("number"), 0x1234)];
     responsibility.resolve(&address).unwrap();
