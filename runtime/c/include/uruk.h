@@ -1,28 +1,24 @@
 /* Uruk for C and C++: a lazy, tiered JIT runtime for LLVM IR.
  *
- * Most functions return an error, or null on success. `uruk_error_free` frees it. A result goes
- * where the last argument points; after an error that place holds null or its former contents.
+ * Most functions answer an error, or null if all went well. It is freed by `uruk_error_free`; what
+ * they make goes where the last argument points, and is null or as before after an error.
  *
- * Rules for callers:
+ * What each asks of its caller:
  *
- * 1. A pointer is null, or valid for its type while the call runs. Texts are UTF-8 and end with a
- *    zero byte. A null pointer is an error unless the function allows it.
- * 2. A handle came from this library and was not freed. Several threads may use a handle at once,
- *    but not while it is freed. One thread at a time uses a responsibility, a reoptimize request or
- *    a generator request.
- * 3. A callback returns: it is left by no exception and no `longjmp`. (Functions that JIT'd code
- *    calls may do so, over JIT'd code and `uruk_callable_call`, or end the guarded call by
- *    `uruk_raise`.) A callback may be called on any thread, and by several at once.
- * 4. `context` belongs to the callbacks beside it, and stays valid until it is dropped. `drop` or
- *    `release` is called with it exactly once: when no callback can be called any more, or at
- *    once if the function returns an error, whichever argument was wrong.
- * 5. Code that is added may run in this process, and defined addresses hold what code expects under
- *    their names.
- * 6. A struct that begins with `size` is zeroed, gets its own size there, and is filled in. A field
- *    of zero means the default. So a program compiled with an older header works with a newer
- *    library.
- * 7. A `char *` result is a text that `uruk_string_free` frees. A `const char *` result lives as
- *    long as its handle. A `generator` argument may be null; else it is given a handle to free.
+ * 1. A pointer is null, or leads to what its type says, for as long as the call runs. Texts are
+ *    UTF-8 and end with a zero byte. A null pointer where one is needed is an error.
+ * 2. A handle came from this library and was not freed. Handles may be used by several threads at
+ *    once, but for that which frees them. Responsibilities, improvements and questions of
+ *    generators are used by one thread at a time.
+ * 3. Callbacks come back: they leave by no exception and no `longjmp`. (Functions that JIT'd code
+ *    calls may, over JIT'd code and `uruk_callable_call`, or end the guarded call by `uruk_raise`.)
+ *    They may be called on any thread, by several at once. What `context` leads to lives until it
+ *    is dropped: once, also after an error, whichever argument was in the way.
+ * 4. Code that is added may be run in this process, and addresses that are defined hold what code
+ *    takes their names for.
+ *
+ * Structs that begin with `size` are to be zeroed, given their size, and filled in: a program that
+ * was compiled with an older header runs with a newer library.
  *
  * Functions of a session are called through pointers: casting them from `uruk_function` is what a
  * C compiler lets pass without a word. Exceptions of C++ pass through JIT'd code.
@@ -678,7 +674,8 @@ typedef struct uruk_place {
 } uruk_place;
 
 /**
- * The names to look up, and where to search.
+ * The names to look up, and where to search. A field of zero has its default; `size` is that of
+ * this struct.
  */
 typedef struct uruk_lookup {
     /**
@@ -765,7 +762,8 @@ typedef struct uruk_alias {
 typedef int (*uruk_allowed)(void *context, const char *name);
 
 /**
- * How a program is loaded and run.
+ * How a program is loaded and run. A field of zero is as by default; `size` is that of this
+ * struct.
  */
 typedef struct uruk_program_options {
     /**
@@ -822,7 +820,8 @@ typedef struct uruk_migration {
 } uruk_migration;
 
 /**
- * The functions to replace, and how.
+ * The functions to replace, and how. A field of zero has its default; `size` is that of this
+ * struct.
  */
 typedef struct uruk_replacement {
     /**
@@ -911,7 +910,8 @@ typedef struct uruk_dependence_group {
 } uruk_dependence_group;
 
 /**
- * Something that defines symbols when they are asked for.
+ * Something that defines symbols when they are asked for. A field of zero is as by default;
+ * `size` is that of this struct.
  *
  * A symbol that is flagged callable gets a stub: its name is ready at once, and its first call
  * calls `materialize`; others are materialized by their first lookup.
@@ -1031,11 +1031,12 @@ typedef struct uruk_bytes {
 } uruk_bytes;
 
 /**
- * Settings of a session.
+ * Settings of a session; a field of zero is as by default. `size` is that of this struct.
  *
- * Callbacks have `context` as their first argument. `drop_context` is called once, whether there are
- * callbacks or not: by the last thread of the session, soon after its last handle was freed; at once
- * if the session could not be made, except for an invalid `size`.
+ * Callbacks have `context` as their first argument, may be called on any thread and by several
+ * at once, and not after `drop_context`, which is called once, whether there are callbacks or not: by
+ * the last thread of the session, soon after its last handle was freed; at once if the session
+ * could not be made, whatever was wrong (but for a `size` that cannot be).
  */
 typedef struct uruk_settings {
     /**
@@ -1414,7 +1415,7 @@ struct uruk_error *uruk_callable_call_with_fuel(const struct uruk_callable *call
 uint64_t uruk_thread_fuel_used(void);
 
 /**
- * The function's type as LLVM writes it.
+ * The function's type as LLVM writes it, to be freed by `uruk_string_free`.
  */
 char *uruk_callable_type(const struct uruk_callable *callable);
 
@@ -1449,7 +1450,7 @@ void uruk_dylib_free(struct uruk_dylib *dylib);
 struct uruk_jit *uruk_dylib_jit(const struct uruk_dylib *dylib);
 
 /**
- * The dylib's name.
+ * The dylib's name, to be freed by `uruk_string_free`.
  */
 char *uruk_dylib_name(const struct uruk_dylib *dylib);
 
@@ -1553,7 +1554,7 @@ struct uruk_error *uruk_dylib_function(const struct uruk_dylib *dylib,
                                        uruk_function *function);
 
 /**
- * The type of a function as LLVM writes it; null where it
+ * The type of a function as LLVM writes it, to be freed by `uruk_string_free`; null where it
  * has none that is known. Small integers, results as well, have marks of how they are extended where
  * IR says it: `i16 zeroext (i8 signext)`.
  */
@@ -1656,7 +1657,7 @@ int uruk_error_trap(const struct uruk_error *error);
 const struct uruk_error *uruk_error_cause(const struct uruk_error *error);
 
 /**
- * The text of an error, which names file and symbols.
+ * The text of an error, which names file and symbols. Lives as long as the error.
  */
 const char *uruk_error_text(const struct uruk_error *error);
 
@@ -1666,7 +1667,7 @@ const char *uruk_error_text(const struct uruk_error *error);
 size_t uruk_error_name_count(const struct uruk_error *error);
 
 /**
- * A name that an error is about; null beyond the last.
+ * A name that an error is about; null beyond the last. Lives as long as the error.
  */
 const char *uruk_error_name(const struct uruk_error *error, size_t index);
 
@@ -1687,7 +1688,7 @@ void uruk_error_free(struct uruk_error *error);
 size_t uruk_names_count(const struct uruk_names *names);
 
 /**
- * A name of a list; null beyond the last.
+ * A name of a list; null beyond the last. Lives as long as the list.
  */
 const char *uruk_names_at(const struct uruk_names *names, size_t index);
 
@@ -1704,7 +1705,8 @@ void uruk_string_free(char *string);
 /**
  * Has what a dylib lacks be made by `generate`, after those that were added before. It defines
  * what it can in the dylib and calls `uruk_generator_request_finish`, now or later; not to define anything is
- * no error. The handle in `generator` removes it.
+ * no error. `drop` is called once with `context`: when it is not asked any more, or at once after an
+ * error. `generator`, which may be null, is given a handle to remove it by, to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_generator(const struct uruk_dylib *dylib,
@@ -1753,7 +1755,8 @@ struct uruk_error *uruk_generator_request_finish(struct uruk_generator_request *
  * code called it in, with `URUK_TRAP_HOST`, and is the error's `uruk_error_cause`. So do a result of
  * another kind than its type says, and an integer that does not fit. Outside of guarded calls it ends
  * the process with a message. `type` is its type as LLVM writes it, of numbers and pointers; modules
- * that declare it otherwise are refused.
+ * that declare it otherwise are refused. `drop` is called once with `context`: when no
+ * code can call it any more, or at once after an error, whichever argument was in the way.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_define_host(const struct uruk_dylib *dylib,
@@ -1774,7 +1777,7 @@ URUK_MUST_USE
 struct uruk_error *uruk_raise(struct uruk_error *error);
 
 /**
- * The function, as its unit knows it.
+ * The function, as its unit knows it; to be freed by `uruk_string_free`.
  */
 char *uruk_reoptimize_request_function(const struct uruk_reoptimize_request *improvement);
 
@@ -1794,7 +1797,8 @@ int uruk_reoptimize_request_tier(const struct uruk_reoptimize_request *improveme
 int uruk_reoptimize_request_is_cancelled(const struct uruk_reoptimize_request *improvement);
 
 /**
- * Has `release` called with `context` when the version's code is not run any more.
+ * Has `release` called with `context` once the version's code is not run any more. It is called
+ * once, at once after an error, too.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_reoptimize_request_attach(struct uruk_reoptimize_request *improvement,
@@ -1930,7 +1934,9 @@ struct uruk_error *uruk_dylib_reexport(const struct uruk_dylib *dylib,
                                        size_t count);
 
 /**
- * Re-exports whatever `source` has, where `allowed` says so.
+ * Re-exports whatever `source` has, where `allowed` says so. `drop` is called once with `context`:
+ * when it is not asked any more, or at once after an error. `generator`, which may be null, is
+ * given a handle to be freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_reexport_all(const struct uruk_dylib *dylib,
@@ -1943,7 +1949,9 @@ struct uruk_error *uruk_dylib_reexport_all(const struct uruk_dylib *dylib,
 
 /**
  * Has a dylib find what a shared library exports, where `allowed` says so; with no path, what the
- * process exports and the executable defines.
+ * process exports and the executable defines. `drop` is called once with `context`: when it is
+ * not asked any more, or at once after an error. `generator`, which may be null, is given a handle to be
+ * freed.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_add_library(const struct uruk_dylib *dylib,
@@ -2160,7 +2168,8 @@ struct uruk_error *uruk_responsibility_replace(struct uruk_responsibility *respo
                                                const struct uruk_unit *unit);
 
 /**
- * Has `release` called with `context` when the definitions are removed.
+ * Has `release` called with `context` once the definitions are removed. It is called once, at once
+ * after an error, too.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_responsibility_attach(struct uruk_responsibility *responsibility,
@@ -2185,6 +2194,7 @@ void uruk_responsibility_free(struct uruk_responsibility *responsibility);
 /**
  * The machine code of a function, one instruction a line, with names for the addresses it mentions:
  * of the version that calls reach (0), or of the newest of a tier. Null where there is none such.
+ * To be freed by `uruk_string_free`.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_disassemble(const struct uruk_dylib *dylib,
@@ -2194,7 +2204,7 @@ struct uruk_error *uruk_dylib_disassemble(const struct uruk_dylib *dylib,
 
 /**
  * The IR that machine code of a function is made of at a tier (1, 2 or 3), after all passes. It is
- * compiled for this, and nothing comes of that.
+ * compiled for this, and nothing comes of that. To be freed by `uruk_string_free`.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_dylib_ir(const struct uruk_dylib *dylib,
@@ -2213,7 +2223,7 @@ struct uruk_error *uruk_jit_hottest(const struct uruk_jit *jit,
 
 /**
  * The page of the run so far: a file of HTML that needs nothing else. Of a session whose settings
- * say `record`.
+ * say `record`. To be freed by `uruk_string_free`.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_report_page(const struct uruk_jit *jit,
@@ -2391,7 +2401,8 @@ struct uruk_error *uruk_jit_watch(const struct uruk_jit *jit,
 struct uruk_names *uruk_jit_first_calls(const struct uruk_jit *jit);
 
 /**
- * The contents of the dylibs at this moment, as text for people.
+ * The contents of the dylibs at this moment, as text for people. To be freed by
+ * `uruk_string_free`.
  */
 char *uruk_jit_dump(const struct uruk_jit *jit);
 
@@ -2486,8 +2497,8 @@ struct uruk_error *uruk_tracker_define_addresses(const struct uruk_tracker *trac
                                                  size_t count);
 
 /**
- * Has `release` called with `context` when what is under the tracker is removed; at once if it was
- * removed before.
+ * Has `release` called with `context` once what is under the tracker is removed; at once if it was
+ * removed before. It is called once, at once after an error, too.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_tracker_attach(const struct uruk_tracker *tracker,
@@ -2524,14 +2535,16 @@ void uruk_jit_work_done(const struct uruk_jit *jit,
 
 /**
  * Results of the tuner so far, for people: a line for each function, and one for each trial of it,
- * those with the most trials first. Empty where the settings do not say `tune`.
+ * those with the most trials first. Empty where the settings do not say `tune`. To be freed by
+ * `uruk_string_free`.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_tuning(const struct uruk_jit *jit,
                                    char **lines);
 
 /**
- * The same for the field `tuned_before` of another run's settings on this machine.
+ * The same for the field `tuned_before` of another run's settings on this machine. To be freed by
+ * `uruk_string_free`.
  */
 URUK_MUST_USE
 struct uruk_error *uruk_jit_tuning_text(const struct uruk_jit *jit,

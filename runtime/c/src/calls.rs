@@ -224,7 +224,7 @@ pub extern "C" fn uruk_thread_fuel_used() -> u64 {
     GuestThread::fuel_used()
 }
 
-/// The function's type as LLVM writes it.
+/// The function's type as LLVM writes it, to be freed by `uruk_string_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_callable_type(callable: *const uruk_callable) -> *mut c_char {
     value(ptr::null_mut(), || {

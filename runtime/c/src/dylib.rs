@@ -71,7 +71,7 @@ pub unsafe extern "C" fn uruk_dylib_jit(dylib: *const uruk_dylib) -> *mut uruk_j
     })
 }
 
-/// The dylib's name.
+/// The dylib's name, to be freed by `uruk_string_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_name(dylib: *const uruk_dylib) -> *mut c_char {
     value(ptr::null_mut(), || {
@@ -312,7 +312,7 @@ pub unsafe extern "C" fn uruk_dylib_function(
     })
 }
 
-/// The type of a function as LLVM writes it; null where it
+/// The type of a function as LLVM writes it, to be freed by `uruk_string_free`; null where it
 /// has none that is known. Small integers, results as well, have marks of how they are extended where
 /// IR says it: `i16 zeroext (i8 signext)`.
 #[must_use]

@@ -297,7 +297,7 @@ pub unsafe extern "C" fn uruk_error_cause(error: *const uruk_error) -> *const ur
     cause.map_or(ptr::null(), ptr::from_ref)
 }
 
-/// The text of an error, which names file and symbols.
+/// The text of an error, which names file and symbols. Lives as long as the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_error_text(error: *const uruk_error) -> *const c_char {
     // SAFETY: the caller's promise of the pointer.
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn uruk_error_name_count(error: *const uruk_error) -> usiz
     unsafe { error.as_ref() }.map_or(0, |error| error.names.len())
 }
 
-/// A name that an error is about; null beyond the last.
+/// A name that an error is about; null beyond the last. Lives as long as the error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_error_name(error: *const uruk_error, index: usize) -> *const c_char {
     // SAFETY: the caller's promise of the pointer.
@@ -343,7 +343,7 @@ pub unsafe extern "C" fn uruk_names_count(names: *const uruk_names) -> usize {
     unsafe { names.as_ref() }.map_or(0, |names| names.0.len())
 }
 
-/// A name of a list; null beyond the last.
+/// A name of a list; null beyond the last. Lives as long as the list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_names_at(names: *const uruk_names, index: usize) -> *const c_char {
     // SAFETY: the caller's promise of the pointer.

@@ -32,7 +32,8 @@ impl Generator for HostGenerator {
 
 /// Has what a dylib lacks be made by `generate`, after those that were added before. It defines
 /// what it can in the dylib and calls `uruk_generator_request_finish`, now or later; not to define anything is
-/// no error. The handle in `generator` removes it.
+/// no error. `drop` is called once with `context`: when it is not asked any more, or at once after an
+/// error. `generator`, which may be null, is given a handle to remove it by, to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_generator(

@@ -67,7 +67,8 @@ fn answer(body: uruk_host_body, owned: &Owned, given: &[Val]) -> Result<Val, Hos
 /// code called it in, with `URUK_TRAP_HOST`, and is the error's `uruk_error_cause`. So do a result of
 /// another kind than its type says, and an integer that does not fit. Outside of guarded calls it ends
 /// the process with a message. `type` is its type as LLVM writes it, of numbers and pointers; modules
-/// that declare it otherwise are refused.
+/// that declare it otherwise are refused. `drop` is called once with `context`: when no
+/// code can call it any more, or at once after an error, whichever argument was in the way.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_define_host(

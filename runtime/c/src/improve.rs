@@ -29,7 +29,7 @@ unsafe fn ended(improvement: *mut uruk_reoptimize_request) -> Result<ReoptimizeR
     Ok(unsafe { Box::from_raw(improvement) }.0)
 }
 
-/// The function, as its unit knows it.
+/// The function, as its unit knows it; to be freed by `uruk_string_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_reoptimize_request_function(
     improvement: *const uruk_reoptimize_request,
@@ -78,7 +78,8 @@ pub unsafe extern "C" fn uruk_reoptimize_request_is_cancelled(
     })
 }
 
-/// Has `release` called with `context` when the version's code is not run any more.
+/// Has `release` called with `context` once the version's code is not run any more. It is called
+/// once, at once after an error, too.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_reoptimize_request_attach(

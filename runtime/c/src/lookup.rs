@@ -15,7 +15,8 @@ pub const URUK_LOOKUP_STATIC: c_int = 0;
 /// As `dlsym` does.
 pub const URUK_LOOKUP_DLSYM: c_int = 1;
 
-/// The names to look up, and where to search.
+/// The names to look up, and where to search. A field of zero has its default; `size` is that of
+/// this struct.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_lookup {

@@ -354,7 +354,9 @@ pub unsafe extern "C" fn uruk_dylib_reexport(
     })
 }
 
-/// Re-exports whatever `source` has, where `allowed` says so.
+/// Re-exports whatever `source` has, where `allowed` says so. `drop` is called once with `context`:
+/// when it is not asked any more, or at once after an error. `generator`, which may be null, is
+/// given a handle to be freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_reexport_all(
@@ -378,7 +380,9 @@ pub unsafe extern "C" fn uruk_dylib_reexport_all(
 }
 
 /// Has a dylib find what a shared library exports, where `allowed` says so; with no path, what the
-/// process exports and the executable defines.
+/// process exports and the executable defines. `drop` is called once with `context`: when it is
+/// not asked any more, or at once after an error. `generator`, which may be null, is given a handle to be
+/// freed.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_add_library(

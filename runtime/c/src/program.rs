@@ -17,7 +17,8 @@ pub const URUK_STATS_TABLE: c_int = 1;
 /// Statistics as JSON.
 pub const URUK_STATS_JSON: c_int = 2;
 
-/// How a program is loaded and run.
+/// How a program is loaded and run. A field of zero is as by default; `size` is that of this
+/// struct.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_program_options {

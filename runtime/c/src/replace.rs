@@ -41,7 +41,8 @@ pub struct uruk_migration {
     >,
 }
 
-/// The functions to replace, and how.
+/// The functions to replace, and how. A field of zero has its default; `size` is that of this
+/// struct.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_replacement {

@@ -332,7 +332,8 @@ pub unsafe extern "C" fn uruk_responsibility_replace(
     })
 }
 
-/// Has `release` called with `context` when the definitions are removed.
+/// Has `release` called with `context` once the definitions are removed. It is called once, at once
+/// after an error, too.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_responsibility_attach(

@@ -18,6 +18,7 @@ fn unrecorded() -> Fault {
 
 /// The machine code of a function, one instruction a line, with names for the addresses it mentions:
 /// of the version that calls reach (0), or of the newest of a tier. Null where there is none such.
+/// To be freed by `uruk_string_free`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_disassemble(
@@ -42,7 +43,7 @@ pub unsafe extern "C" fn uruk_dylib_disassemble(
 }
 
 /// The IR that machine code of a function is made of at a tier (1, 2 or 3), after all passes. It is
-/// compiled for this, and nothing comes of that.
+/// compiled for this, and nothing comes of that. To be freed by `uruk_string_free`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_dylib_ir(
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn uruk_jit_hottest(
 }
 
 /// The page of the run so far: a file of HTML that needs nothing else. Of a session whose settings
-/// say `record`.
+/// say `record`. To be freed by `uruk_string_free`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_report_page(

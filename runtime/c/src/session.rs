@@ -400,7 +400,8 @@ pub unsafe extern "C" fn uruk_jit_first_calls(jit: *const uruk_jit) -> *mut uruk
     })
 }
 
-/// The contents of the dylibs at this moment, as text for people.
+/// The contents of the dylibs at this moment, as text for people. To be freed by
+/// `uruk_string_free`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_dump(jit: *const uruk_jit) -> *mut c_char {
     value(std::ptr::null_mut(), || {

@@ -47,11 +47,12 @@ pub struct uruk_bytes {
     pub release: Option<unsafe extern "C-unwind" fn(data: *const c_void)>,
 }
 
-/// Settings of a session.
+/// Settings of a session; a field of zero is as by default. `size` is that of this struct.
 ///
-/// Callbacks have `context` as their first argument. `drop_context` is called once, whether there are
-/// callbacks or not: by the last thread of the session, soon after its last handle was freed; at once
-/// if the session could not be made, except for an invalid `size`.
+/// Callbacks have `context` as their first argument, may be called on any thread and by several
+/// at once, and not after `drop_context`, which is called once, whether there are callbacks or not: by
+/// the last thread of the session, soon after its last handle was freed; at once if the session
+/// could not be made, whatever was wrong (but for a `size` that cannot be).
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct uruk_settings {

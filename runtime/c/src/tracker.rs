@@ -161,8 +161,8 @@ pub unsafe extern "C" fn uruk_tracker_define_addresses(
     })
 }
 
-/// Has `release` called with `context` when what is under the tracker is removed; at once if it was
-/// removed before.
+/// Has `release` called with `context` once what is under the tracker is removed; at once if it was
+/// removed before. It is called once, at once after an error, too.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_tracker_attach(

@@ -21,7 +21,8 @@ pub unsafe extern "C" fn uruk_jit_work_done(jit: *const uruk_jit, units: u64) {
 }
 
 /// Results of the tuner so far, for people: a line for each function, and one for each trial of it,
-/// those with the most trials first. Empty where the settings do not say `tune`.
+/// those with the most trials first. Empty where the settings do not say `tune`. To be freed by
+/// `uruk_string_free`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_tuning(
@@ -38,7 +39,8 @@ pub unsafe extern "C" fn uruk_jit_tuning(
     })
 }
 
-/// The same for the field `tuned_before` of another run's settings on this machine.
+/// The same for the field `tuned_before` of another run's settings on this machine. To be freed by
+/// `uruk_string_free`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uruk_jit_tuning_text(

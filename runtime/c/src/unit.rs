@@ -14,7 +14,8 @@ use crate::names::{definitions_of, uruk_definition};
 use crate::responsibility::uruk_responsibility;
 use crate::tracker::uruk_tracker;
 
-/// Something that defines symbols when they are asked for.
+/// Something that defines symbols when they are asked for. A field of zero is as by default;
+/// `size` is that of this struct.
 ///
 /// A symbol that is flagged callable gets a stub: its name is ready at once, and its first call
 /// calls `materialize`; others are materialized by their first lookup.
