@@ -3,7 +3,7 @@
 
 use super::{Mutation, killed};
 
-pub const TABLE: [Mutation; 9] = [
+pub const TABLE: [Mutation; 10] = [
     killed(
         "658b1367: a waiting set ignores new dependents",
         "runtime/src/replace/quiet.rs",
@@ -57,6 +57,12 @@ pub const TABLE: [Mutation; 9] = [
         "runtime/session/src/pool/parts.rs",
         ["first.is_taken()", "first.is_taken() && self.quitting"],
         "-p uruk --test memory growth",
+    ),
+    killed(
+        "1e478897: or with all ones counts as use of a result",
+        "runtime/live/src/arguments.rs",
+        ["Or => !immediate(-1),", "Or => true,"],
+        "-p uruk-live --lib arguments",
     ),
     killed(
         "a57515bd: the resolver clears a header only",
