@@ -135,6 +135,9 @@ enum Task {
         /// Where the model that should fail passes, run all others of its package.
         #[arg(long)]
         search: bool,
+        /// Bring back faults that were fixed instead, and see that their ordinary tests fail.
+        #[arg(long)]
+        fixes: bool,
     },
     /// Run the tests that can run under AddressSanitizer.
     Sanitize {
@@ -214,7 +217,10 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Lint => lint(&cargo),
         Task::House { lower } => house(&cargo, lower),
         Task::Model => model::run(&cargo),
-        Task::Mutate { only, search } => mutate::run(&cargo, &only, search),
+        Task::Mutate {
+            only, fixes: true, ..
+        } => mutate::fixes::run(&cargo, &only),
+        Task::Mutate { only, search, .. } => mutate::run(&cargo, &only, search),
         Task::Sanitize { args } => sanitize::run(&cargo, &args),
         Task::Setup => Ok(()),
         Task::Package { verify } => package(&cargo, verify),

@@ -17,8 +17,11 @@
 //! The bold ones fail the command, as does a mutation that does not apply or compile. The
 //! time limit is [`PATIENCE`] times what all models of the package take without a mutation,
 //! which must pass, and [`LIMIT_LEAST`] at least.
+//!
+//! [`fixes`] does the same with faults that were fixed, and the ordinary tests.
 
 mod copy;
+pub mod fixes;
 mod run;
 
 use std::time::Duration;

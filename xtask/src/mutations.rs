@@ -5,6 +5,7 @@
 //! for each step of a protocol whose place among the others matters. Who adds one to the
 //! sources adds it here; what no model misses is made relaxed, or left out, or explained.
 
+pub mod fixes;
 mod offers;
 mod profiler;
 mod roots;
@@ -127,7 +128,7 @@ mod tests {
     use std::ops::Range;
     use std::path::{Path, PathBuf};
 
-    use super::{Fate, all};
+    use super::{Fate, all, fixes};
     use crate::model::{MODELS, Model};
 
     fn root() -> PathBuf {
@@ -181,6 +182,15 @@ mod tests {
             }
         }
         assert!(findings.is_empty(), "\n{}", findings.join("\n"));
+    }
+
+    #[test]
+    fn every_fault_of_the_fixes_applies() {
+        for fault in &fixes::TABLE {
+            let text = fs::read_to_string(root().join(fault.file)).expect("a source");
+            let changed = fault.apply(&text).expect("the fix is in the file once");
+            assert_ne!(changed, text, "{} changes nothing", fault.name);
+        }
     }
 
     #[test]
