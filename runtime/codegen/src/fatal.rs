@@ -24,11 +24,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, c_char, c_void};
+use std::mem::ManuallyDrop;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Once, Weak};
 
 use inkwell::llvm_sys::error_handling::LLVMInstallFatalErrorHandler;
+
+use uruk_base::ThreadStack;
 
 use crate::cplusplus::install_bad_alloc_error_handler;
 use crate::error::CodegenError;
@@ -37,8 +40,11 @@ use crate::ledger::Ledger;
 type Handler = Box<dyn FnOnce(&str)>;
 
 thread_local! {
-    static HANDLER: RefCell<Option<Handler>> = const { RefCell::new(None) };
-    static BORROWED: RefCell<Vec<Weak<Ledger>>> = const { RefCell::new(Vec::new()) };
+    // Never dropped: handlers of `atexit` and last destructors of threads may call LLVM, too. Both
+    // are empty outside of a guard.
+    static HANDLER: ManuallyDrop<RefCell<Option<Handler>>> =
+        const { ManuallyDrop::new(RefCell::new(None)) };
+    static BORROWED: ThreadStack<Weak<Ledger>> = const { ThreadStack::new() };
     /// Whether LLVM is refused to the calling thread.
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
@@ -89,14 +95,6 @@ pub(crate) fn enter() {
     );
 }
 
-/// Creates the calling thread's state for [`guard`] and readers, which has destructors. The C
-/// library registers these under the dynamic loader's lock. So a thread that answers first calls
-/// does it at its start: a constructor of a library that is being opened may wait for that thread.
-pub fn prepare_thread() {
-    HANDLER.with(|_| ());
-    BORROWED.with(|_| ());
-}
-
 /// Runs `work`. If LLVM reports a fatal error in it, `on_fatal` is called with LLVM's
 /// message, and the calling thread never returns.
 ///
@@ -139,12 +137,12 @@ fn install() {
 
 /// Notes that this thread holds a reader of `ledger`'s pool.
 pub(crate) fn borrowed(ledger: Weak<Ledger>) {
-    BORROWED.with(|list| list.borrow_mut().push(ledger));
+    BORROWED.with(|list| list.push(ledger));
 }
 
 /// Notes that this thread gave its latest reader back.
 pub(crate) fn returned() {
-    BORROWED.with(|list| list.borrow_mut().pop());
+    BORROWED.with(ThreadStack::pop);
 }
 
 extern "C" fn on_bad_alloc(_: *mut c_void, reason: *const c_char, _: bool) {
@@ -155,11 +153,10 @@ extern "C" fn on_fatal_error(reason: *const c_char) {
     let Some(handler) = HANDLER.with(|handler| handler.borrow_mut().take()) else {
         return;
     };
-    for ledger in BORROWED.with(|list| std::mem::take(&mut *list.borrow_mut())) {
-        if let Some(ledger) = ledger.upgrade() {
-            ledger.write_off();
-        }
-    }
+    let lost: Vec<_> =
+        BORROWED.with(|list| list.read(|all| all.iter().filter_map(Weak::upgrade).collect()));
+    lost.iter().for_each(|ledger| ledger.write_off());
+    drop(lost);
     // SAFETY: LLVM passes a C string.
     let reason = unsafe { CStr::from_ptr(reason) }.to_string_lossy();
     handler(&reason);

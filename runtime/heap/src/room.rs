@@ -53,7 +53,7 @@ impl Room {
 
 /// Bytes of all mappings, and of private writable ones.
 fn used() -> Option<[usize; 2]> {
-    let text = uruk_files::read_to_string("/proc/self/statm").ok()?;
+    let text = uruk_files::read_to_string("/proc/thread-self/statm").ok()?;
     let mut pages = text
         .split(' ')
         .map(|word| word.trim().parse::<usize>().ok());

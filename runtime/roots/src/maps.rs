@@ -87,7 +87,7 @@ pub(crate) struct Maps {
 impl Maps {
     /// Reads the mappings. `stacks` must be sorted.
     pub(crate) fn take(mut stacks: Vec<Range<u64>>) -> io::Result<Self> {
-        let text = uruk_files::read("/proc/self/maps")?;
+        let text = uruk_files::read("/proc/thread-self/maps")?;
         let areas = parse(&text);
         let contexts = CONTEXTS.all();
         // Overlapping stacks are memory that was reused: none of them is certain.

@@ -121,12 +121,12 @@ impl Search<'_> {
     /// Searches all memory.
     pub(crate) fn run(mut self) -> Result<MemoryReport, Stop> {
         let began = Instant::now();
-        let text = uruk_files::read("/proc/self/maps").map_err(Stop::NoMaps)?;
+        let text = uruk_files::read("/proc/thread-self/maps").map_err(Stop::NoMaps)?;
         let mut buffer = Scratch::new(CHUNK);
         let own = buffer.as_ptr_range();
         self.without.push(own.start as u64..own.end as u64);
         self.without.sort_by_key(|range| range.start);
-        let pages = OwnFile::open("/proc/self/pagemap").ok();
+        let pages = OwnFile::open("/proc/thread-self/pagemap").ok();
         let mut found = Found {
             likely: Hits::new(self.range, Hits::FIRST),
             sure: Hits::new(self.range, Hits::FIRST),
@@ -391,7 +391,7 @@ mod tests {
         let at = at.expect("memory");
         // SAFETY: within the mapping.
         unsafe { at.byte_add(40 << 20).cast::<u64>().write(1) };
-        let pages = uruk_files::OwnFile::open("/proc/self/pagemap").expect("proc");
+        let pages = uruk_files::OwnFile::open("/proc/thread-self/pagemap").expect("proc");
         let mut runs = Vec::new();
         let start = at as u64;
         touched(Some(&pages), &(start..start + size as u64), |run| {

@@ -162,16 +162,18 @@ pub(crate) fn read_words(pid: i32, from: u64, to: &mut [u64]) -> usize {
     let bytes = (to.len() as u64).wrapping_mul(8);
     let local = [to.as_mut_ptr() as u64, bytes];
     let remote = [from, bytes];
-    let args = [
-        pid as u64,
-        local.as_ptr() as u64,
-        1,
-        remote.as_ptr() as u64,
-        1,
-        0,
-    ];
-    // SAFETY: writes at most `bytes` bytes to `to`; reading is checked by the kernel.
-    let copied = unsafe { call(libc::SYS_process_vm_readv, args) };
+    let read = |task: i64| {
+        let (to, from) = (local.as_ptr() as u64, remote.as_ptr() as u64);
+        let args = [task as u64, to, 1, from, 1, 0];
+        // SAFETY: writes at most `bytes` bytes to `to`; reading is checked by the kernel.
+        unsafe { call(libc::SYS_process_vm_readv, args) }
+    };
+    let mut copied = read(pid.into());
+    // The first thread has ended, and stands for no memory any more: the calling one does.
+    if copied < 0 && copied != -i64::from(libc::EFAULT) && pid == getpid() {
+        // SAFETY: no arguments, no effects.
+        copied = read(unsafe { call(libc::SYS_gettid, [0; 6]) });
+    }
     usize::try_from(copied).map_or(0, |bytes| bytes / 8)
 }
 

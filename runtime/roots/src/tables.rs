@@ -57,7 +57,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     pub(crate) fn take(pid: i32, rows: RowsOf) -> std::io::Result<Tables> {
-        let text = uruk_files::read("/proc/self/maps")?;
+        let text = uruk_files::read("/proc/thread-self/maps")?;
         let files = maps::lines(&text).filter(|line| line.is_first && !line.anonymous);
         Ok(Tables {
             pid,

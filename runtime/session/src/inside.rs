@@ -14,6 +14,7 @@
 //! behalf of.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -110,7 +111,10 @@ impl Drop for Answering {
 }
 
 thread_local! {
-    static INSIDE: RefCell<Option<Arc<Question>>> = const { RefCell::new(None) };
+    /// Never dropped: handlers of `atexit` and last destructors of threads may look names up. It is
+    /// empty outside of an answer.
+    static INSIDE: ManuallyDrop<RefCell<Option<Arc<Question>>>> =
+        const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// The question that a thread works for, to be passed to another thread that does part of the work.
@@ -129,11 +133,6 @@ impl Behalf {
         let _inside = set(self.0);
         work()
     }
-}
-
-/// Creates this module's thread-local on the calling thread.
-pub(crate) fn prepare() {
-    INSIDE.with(|_| ());
 }
 
 /// The question this thread works for.

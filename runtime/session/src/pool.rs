@@ -73,11 +73,10 @@ impl fmt::Debug for Pool {
 
 use own::{DEPTH, SAKE, Sake, WORKER};
 
-/// Creates the thread-locals of lookups, and of `arc_swap`, that have destructors on the calling thread.
-/// The C library registers these under the dynamic loader's lock, which may be held by a thread that
-/// waits for this one.
+/// Creates the thread-locals of `arc_swap`, which have destructors, on the calling thread. The C library
+/// registers these under the dynamic loader's lock, which may be held by a thread that waits for this
+/// one.
 pub fn prepare_thread() {
-    SAKE.with(|_| crate::inside::prepare());
     drop(arc_swap::ArcSwap::from_pointee(()).load());
 }
 

@@ -160,7 +160,7 @@ struct ForkState {
     /// Dropped after the gate is open: the program may have dropped its handles of a session meanwhile,
     /// and the end of a session waits for passes.
     members: Vec<Arc<dyn ForkMember>>,
-    _seen: HeldMembers,
+    seen: HeldMembers,
 }
 
 /// Members that were looked at while the gate's lock was held.
@@ -245,7 +245,7 @@ unsafe extern "C" fn before_fork() {
         closed,
         _shield: shield,
         members,
-        _seen: seen,
+        seen,
     };
     FORK.set(Some(ManuallyDrop::new(state)));
 }
@@ -288,6 +288,10 @@ fn made_in_child(mut state: ForkState) {
     uruk_unwind::after_fork();
     state.closed.after_fork_child();
     if BARE.get() {
+        // No session is repaired here, so none may end here: another thread may have dropped its
+        // last handle meanwhile, and the end would wait for threads that do not exist.
+        std::mem::forget(std::mem::take(&mut state.members));
+        std::mem::forget(std::mem::take(&mut state.seen));
         return;
     }
     errands::after_fork_child();

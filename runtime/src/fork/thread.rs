@@ -25,6 +25,7 @@ pub(crate) mod serving;
 use std::cell::RefCell;
 use std::ffi::{CString, c_void};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -52,7 +53,10 @@ static STACK_NOW: AtomicUsize = AtomicUsize::new(STACK);
 const KEPT: usize = 15;
 
 thread_local! {
-    static NAME: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Never dropped: a last destructor of a thread may start threads. It is empty on threads of
+    /// the program.
+    static NAME: ManuallyDrop<RefCell<String>> =
+        const { ManuallyDrop::new(RefCell::new(String::new())) };
 }
 
 /// The work and the name with which a thread begins.
@@ -171,10 +175,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
     threads::prepare_thread();
     // Parking needs a handle, which is made when it is first asked for.
     drop(std::thread::current());
-    uruk_codegen::fatal::prepare_thread();
     uruk_session::prepare_thread();
-    serving::prepare_thread();
-    NAME.with(|_| ());
     let mut pass = gate::enter();
     // SAFETY: the box that `spawn` made for this thread alone.
     let mut next = Some(unsafe { Box::from_raw(start.cast::<ThreadStart>()) });
@@ -195,6 +196,7 @@ extern "C" fn begin(start: *mut c_void) -> *mut c_void {
         }
     }
     drop(bed);
+    drop(NAME.with(|kept| kept.take()));
     // Before the mark is dropped: a look at the threads of the program finds it by one of the two.
     leaving::note();
     drop(mark);
@@ -209,7 +211,7 @@ fn take_name(name: String) {
         // SAFETY: the calling thread and a C string that the kernel copies.
         unsafe { libc::pthread_setname_np(libc::pthread_self(), short.as_ptr()) };
     }
-    NAME.with_borrow_mut(|kept| *kept = name);
+    NAME.with(|kept| kept.replace(name));
 }
 
 /// Runs the thread's work.
@@ -225,7 +227,7 @@ fn live(run: &dyn Fn()) {
 
 /// The name of the calling thread; `caller` for one without.
 pub(crate) fn name() -> String {
-    let ours = NAME.with_borrow(String::clone);
+    let ours = NAME.with(|kept| kept.borrow().clone());
     if !ours.is_empty() {
         return ours;
     }

@@ -179,7 +179,7 @@ fn adopt() {
         _cover: cover,
         closed,
         _shield: Shield::raise(),
-        _seen: Vec::new(),
+        seen: Vec::new(),
     });
     debug_assert!(FORK.take().is_none());
 }

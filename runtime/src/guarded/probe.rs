@@ -26,8 +26,9 @@ fn read(places: &[libc::iovec], into: &mut [u8]) -> Option<usize> {
     let (count, cause) = unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
+        // The calling thread stands for the process, whose first thread may have ended.
         let count = libc::process_vm_readv(
-            libc::getpid(),
+            libc::gettid(),
             &to,
             1,
             places.as_ptr(),

@@ -229,7 +229,7 @@ impl Process {
 /// Whether an address is in code. Reads the kernel's map: the dynamic loader's lock may be held by
 /// a thread that waits for this one.
 pub(crate) fn is_code(address: u64) -> bool {
-    let text = uruk_files::read_to_string("/proc/self/maps").unwrap_or_default();
+    let text = uruk_files::read_to_string("/proc/thread-self/maps").unwrap_or_default();
     let number = |text| u64::from_str_radix(text, 16).ok();
     text.lines().any(|line| {
         let mut words = line.split(' ');

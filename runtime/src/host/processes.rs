@@ -243,7 +243,7 @@ fn clone_arguments(at: u64, size: u64) -> Option<(u64, u64)> {
         ..local
     };
     // SAFETY: fills the words; the kernel checks the source.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    let read = unsafe { libc::process_vm_readv(libc::gettid(), &local, 1, &remote, 1, 0) };
     (read == size_of_val(&words) as isize).then_some((words[0], words[5]))
 }
 

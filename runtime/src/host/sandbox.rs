@@ -137,6 +137,6 @@ fn read<T: Copy>(at: u64, to: &mut [T]) -> bool {
     };
     // SAFETY: fills values that are valid for any bytes, of types of this file and of `filter`; the
     // kernel checks the source.
-    let read = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+    let read = unsafe { libc::process_vm_readv(libc::gettid(), &local, 1, &remote, 1, 0) };
     read == bytes as isize
 }

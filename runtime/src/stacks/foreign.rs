@@ -90,7 +90,7 @@ pub(super) struct Foreign {
 /// The executable mappings except those that begin at `ours`; `None` if the kernel does not list
 /// them.
 pub(super) fn foreign_code(ours: impl Fn(u64) -> bool) -> Option<Foreign> {
-    let text = uruk_files::read_to_string("/proc/self/maps").ok()?;
+    let text = uruk_files::read_to_string("/proc/thread-self/maps").ok()?;
     let mut hasher = DefaultHasher::new();
     let mut found = Foreign {
         mappings: 0,

@@ -1,11 +1,12 @@
 //! Functions that code registers to be called at the end of threads; the code is removed before
 //! that.
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use uruk::{FunctionId, Jit, ReclaimKind};
+use uruk::{FunctionId, Jit, ReclaimKind, Replacement, Tier};
 
 use crate::ends;
 
@@ -338,4 +339,53 @@ fn what_threads_register_while_it_is_removed_runs_once() {
 fn forks_and_removals_do_not_wait_for_each_other() {
     let wanted = ["object|handler"; 40].join("|") + "|0 failed";
     CASES.check("forking", BOTH, ONE, &wanted, Ended::Status(0));
+}
+
+/// Uses a session when it is dropped.
+struct LastUse(Jit);
+
+impl Drop for LastUse {
+    fn drop(&mut self) {
+        let LastUse(jit) = self;
+        let text = "define i64 @later(i64 %x) { %y = add i64 %x, 2 ret i64 %y }";
+        jit.add_ir("later", text).expect("valid IR");
+        for (name, result) in [("first", 8), ("later", 9)] {
+            jit.compile_at(name, Tier::Guided).expect("compiles");
+            // SAFETY: a function of that type.
+            let function = unsafe { jit.function::<extern "C" fn(i64) -> i64>(name) };
+            assert_eq!(function.expect("defined").call(7), result);
+        }
+        let body = "define i64 @first(i64 %x) { %y = add i64 %x, 3 ret i64 %y }";
+        let replacement = Replacement::ir("new", body);
+        jit.main().replace(replacement).expect("replaces");
+        LAST_USES.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+static LAST_USES: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static LAST_USE: RefCell<Option<LastUse>> = const { RefCell::new(None) };
+}
+
+/// A destructor that runs after those of the thread's other locals uses a session in all ways, as a
+/// handler of `atexit` does on the main thread.
+#[test]
+fn the_last_destructor_of_a_thread_may_use_a_session() {
+    let thread = std::thread::spawn(|| {
+        // Its destructor is registered before those of the session's own locals, and runs after them.
+        LAST_USE.with_borrow_mut(|last| {
+            assert!(last.is_none());
+        });
+        let jit = Jit::builder().jobs(1).build().expect("a session");
+        jit.add_ir(
+            "first",
+            "define i64 @first(i64 %x) { %y = add i64 %x, 1 ret i64 %y }",
+        )
+        .expect("valid IR");
+        jit.compile_at("first", Tier::Optimized).expect("compiles");
+        LAST_USE.with_borrow_mut(|last| *last = Some(LastUse(jit)));
+    });
+    thread.join().expect("no panic");
+    assert_eq!(LAST_USES.load(Ordering::Relaxed), 1);
 }

@@ -6,6 +6,7 @@
 use crate::clang;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use uruk::{Error, InputLimits, Jit, Rejection, Removal, Replacement};
@@ -182,4 +183,27 @@ fn limits_are_named() {
         matches!(why, Rejection::Memory(_) | Rejection::Crashed { .. }),
         "{why}"
     );
+}
+
+/// The child that reads an input ends no session, though another thread may have dropped the last
+/// handle of one at the moment of the fork: it would wait for threads that it does not have.
+#[test]
+fn sessions_that_end_beside_a_reader_do_not_hold_it_up() {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    drop(Jit::builder().jobs(1).build().expect("a session"));
+                }
+            });
+        }
+        let jit = session(limits());
+        let added = (0..300).try_for_each(|n| {
+            let text = format!("define i64 @f{n}(i64 %x) {{ ret i64 %x }}");
+            jit.add_ir("added", &text)
+        });
+        over.store(true, Ordering::Relaxed);
+        added.expect("read in time");
+    });
 }

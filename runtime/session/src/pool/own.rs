@@ -5,6 +5,7 @@
 )]
 
 use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 #[cfg(not(loom))]
 use std::thread_local;
@@ -18,8 +19,10 @@ thread_local! {
     /// Tasks on this thread's stack.
     pub(super) static DEPTH: Cell<usize> = Cell::new(0);
     pub(super) static WORKER: Cell<bool> = Cell::new(false);
-    /// The innermost wait for whose sake this thread works.
-    pub(super) static SAKE: RefCell<Option<Arc<Waiter>>> = RefCell::new(None);
+    /// The innermost wait for whose sake this thread works. Never dropped: handlers of `atexit` and
+    /// last destructors of threads may look names up. It is empty outside of a wait.
+    pub(super) static SAKE: ManuallyDrop<RefCell<Option<Arc<Waiter>>>> =
+        ManuallyDrop::new(RefCell::new(None));
 }
 
 /// Guard that replaces the innermost wait and restores the old one when dropped.

@@ -3,6 +3,7 @@
 //! last handle of the session is gone.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -16,13 +17,10 @@ pub(crate) struct Serving {
 }
 
 thread_local! {
-    /// The session that the calling thread serves.
-    static SERVED: RefCell<Option<Arc<Serving>>> = const { RefCell::new(None) };
-}
-
-/// Makes the calling thread's local, which notes a destructor with the C library.
-pub(super) fn prepare_thread() {
-    SERVED.with(|_| ());
+    /// The session that the calling thread serves. Never dropped: a last destructor of a thread may
+    /// fork. It is empty while the thread serves none.
+    static SERVED: ManuallyDrop<RefCell<Option<Arc<Serving>>>> =
+        const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// Counts a thread until it is dropped.
@@ -104,7 +102,7 @@ impl Serving {
             let served = served.borrow();
             served.as_ref().is_some_and(|it| Arc::ptr_eq(it, self))
         };
-        let own = u32::from(SERVED.with(serves));
+        let own = u32::from(SERVED.with(|served| serves(served)));
         self.count.store(own, Ordering::Relaxed);
     }
 
