@@ -16,6 +16,8 @@
 //! service that answers at once was not shorter (4 to 6 us on two cores). Compiling takes a hundred
 //! times as long as any reasonable spin. A call at a gate does spin.
 
+use std::time::Duration;
+
 use crate::cell::Cell;
 use crate::shared::Shared;
 use crate::spots::{Spot, Standing};
@@ -24,6 +26,9 @@ use crate::sync::{Ordering, look_again, spin, turn};
 #[cfg(not(loom))]
 use crate::sys::SignalsBlocked;
 use uruk_base::{FunctionId, sandbox};
+
+/// Time between two looks of a first call that waits while the process closes a sandbox around itself.
+const ENDING_LOOK: Duration = Duration::from_millis(1);
 
 /// Under loom there are no signals.
 #[cfg(loom)]
@@ -197,7 +202,10 @@ impl Shared {
                 None => return,
             }
         };
-        self.waiting.wait(cell.futex(), word.bits(), None);
+        // The request was put before this look, by a read-modify-write. So either the thread that ends
+        // the service takes it afterwards, or this wait ends soon, and sees the sandbox closed.
+        let limit = sandbox::is_ending().then_some(ENDING_LOOK);
+        self.waiting.wait(cell.futex(), word.bits(), limit);
     }
 }
 

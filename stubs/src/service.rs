@@ -38,6 +38,12 @@ impl StubTable {
         self.shared().requests.caller()
     }
 
+    /// The next request, also while the service is stopped; does not wait.
+    pub fn take_request(&self) -> Option<FunctionId> {
+        let shared = self.shared();
+        shared.requests.next(&shared.cells)
+    }
+
     /// Makes all present and later calls of [`StubTable::wait_request`] return `None`, until
     /// [`StubTable::start_service`]. Requests stay.
     pub fn stop_service(&self) {

@@ -12,6 +12,7 @@
 //! | members end their threads | same | |
 //! | threads that wait for work end | same | |
 //! | no thread but this one is left | same, with a limit | a job may be in one long pass of LLVM |
+//! | first calls that wait are failed | same | functions that were added meanwhile are not compiled; later calls see the sandbox |
 //! | [`sandbox::close`] | same | |
 //! | the filter is installed | the caller, once that thread is gone | its end makes system calls |
 //!
@@ -108,6 +109,7 @@ fn close() {
     }
     members.iter().for_each(|member| member.end_threads());
     let left = wait_for_others();
+    members.iter().for_each(|member| member.fail_requests());
     {
         let _pass = gate::enter();
         drop(members);

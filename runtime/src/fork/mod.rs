@@ -79,6 +79,8 @@ pub(crate) trait ForkMember: Send + Sync {
     /// Ends the threads of the member, which has none from now on. Without a pass, on a thread of
     /// the runtime.
     fn end_threads(&self);
+    /// Fails the first calls that wait, once no thread is left that would answer them.
+    fn fail_requests(&self);
 
     /// Called before a process that is no thread shares the memory: others may be inside.
     fn note_sharing(&self);

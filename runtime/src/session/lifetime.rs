@@ -165,6 +165,13 @@ impl ForkMember for Session {
         self.compile_rest();
     }
 
+    fn fail_requests(&self) {
+        let _pass = gate::enter();
+        while let Some(id) = self.stubs.take_request() {
+            self.fail(id, &self.cancelled(id));
+        }
+    }
+
     fn end_threads(&self) {
         if let Some(before) = self.before_end.get() {
             before(self);

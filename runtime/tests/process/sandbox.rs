@@ -3,6 +3,9 @@
 
 use std::sync::atomic::{AtomicI32, AtomicI64, Ordering};
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use uruk::{Error, Func, Jit, JitBuilder, Tier, Tiers, TrapKind};
 use uruk_testing::Child;
 
@@ -188,6 +191,44 @@ fn a_compile_fails_and_traps_are_caught() {
 /// The result of the thread in strict mode: 0 before it has one.
 static FOUND: AtomicI64 = AtomicI64::new(0);
 static THREAD: AtomicI32 = AtomicI32::new(0);
+
+/// A function that is added while the threads of the runtime end is compiled, or its first call fails;
+/// the call does not wait for ever.
+#[test]
+fn a_first_call_meanwhile_is_answered() {
+    fn answered() -> ! {
+        // SAFETY: does not return.
+        unsafe { libc::_exit(0) }
+    }
+    apart("a_first_call_meanwhile_is_answered", || {
+        let jit = Jit::builder().tiers(Tiers::Fixed(Tier::Optimized));
+        let jit = jit
+            .on_failed_call(Arc::new(|_| answered()))
+            .build()
+            .expect("a session");
+        std::thread::spawn(move || {
+            for number in 0.. {
+                let name = format!("f{number}");
+                let text = format!("define i64 @{name}(i64 %x) {{ ret i64 %x }}");
+                // Nothing is added any more once the sandbox is closed.
+                if jit.add_ir("added", &text).is_err() {
+                    break;
+                }
+                // SAFETY: a function of that type.
+                let function: Result<F, _> = unsafe { jit.function(&name) };
+                match function {
+                    Ok(function) => assert_eq!(function.call(7), 7),
+                    Err(_) => break,
+                }
+            }
+            answered()
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        uruk::prepare_sandbox().expect("prepared");
+        std::thread::sleep(Duration::from_secs(60));
+        2
+    });
+}
 
 #[test]
 fn strict_mode() {
