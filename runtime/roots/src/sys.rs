@@ -340,3 +340,46 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
         .wrapping_mul(1_000_000_000)
         .wrapping_add(time.tv_nsec as u64)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::ffi::c_void;
+
+    use super::{getpid, read_words};
+
+    /// In a child: ends the process with 0 if memory can be read, and the list of mappings.
+    extern "C" fn reads(_: *mut c_void) -> *mut c_void {
+        let path = format!("/proc/self/task/{}/stat", getpid());
+        let is_dead = || std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") Z "));
+        while !is_dead() {
+            std::thread::yield_now();
+        }
+        let (word, mut copy) = ([7_u64], [0]);
+        let read = read_words(getpid(), word.as_ptr() as u64, &mut copy);
+        let unmapped = read_words(getpid(), 8, &mut [0]);
+        let maps = uruk_files::read("/proc/thread-self/maps").is_ok_and(|maps| !maps.is_empty());
+        let works = (read, copy, unmapped, maps) == (1, word, 0, true);
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(i32::from(!works)) }
+    }
+
+    #[test]
+    fn memory_is_read_after_the_first_thread_has_ended() {
+        // SAFETY: the child starts a thread and ends its own; that thread ends the child.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let mut thread = std::mem::zeroed();
+                let none = std::ptr::null_mut();
+                if libc::pthread_create(&raw mut thread, std::ptr::null(), reads, none) == 0 {
+                    libc::syscall(libc::SYS_exit, 0);
+                }
+                libc::_exit(2);
+            }
+            let mut status = -1;
+            libc::waitpid(child, &raw mut status, 0);
+            status
+        };
+        assert_eq!(status, 0);
+    }
+}
