@@ -77,7 +77,7 @@ fn what_is_wrong_is_found() {
             &[0x31, 0xc9, 0x31, 0xd2, 0xf7, 0xf1, 0xc3],
             "signal 8",
         ),
-        ("no end", &[0xeb, 0xfe], "signal 14"),
+        ("no end", &[0xeb, 0xfe], "signal 27"),
         ("a breakpoint", &[0xcc], "signal 5"),
     ];
     for (name, bytes, what) in wrong {

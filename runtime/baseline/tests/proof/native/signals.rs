@@ -15,7 +15,7 @@ const CAUGHT: [i32; 6] = [
     libc::SIGILL,
     libc::SIGFPE,
     libc::SIGTRAP,
-    libc::SIGALRM,
+    libc::SIGPROF,
 ];
 
 /// Moves a thread that is in code under test out of it.
@@ -27,7 +27,7 @@ extern "C" fn caught(signal: i32, info: *mut libc::siginfo_t, context: *mut libc
         // SAFETY: plain system calls: the alarm is forwarded to its thread, and any other signal
         // ends the process as it would without this handler.
         unsafe {
-            match signal == libc::SIGALRM {
+            match signal == libc::SIGPROF {
                 true if entry.is_null() => {}
                 true => {
                     let to = THREAD.load(Ordering::Relaxed);
@@ -88,7 +88,8 @@ pub fn prepare() {
     THREAD.store(unsafe { libc::gettid() }, Ordering::Relaxed);
 }
 
-/// Sets an alarm after `ms` milliseconds; 0 cancels it.
+/// Sets an alarm after `ms` milliseconds of processor time of the process, so that other work on the
+/// machine does not matter; 0 cancels it.
 pub fn alarm(ms: i64) {
     let time = libc::itimerval {
         it_interval: libc::timeval {
@@ -101,5 +102,5 @@ pub fn alarm(ms: i64) {
         },
     };
     // SAFETY: a plain system call.
-    unsafe { libc::setitimer(libc::ITIMER_REAL, &time, std::ptr::null_mut()) };
+    unsafe { libc::setitimer(libc::ITIMER_PROF, &time, std::ptr::null_mut()) };
 }
