@@ -95,6 +95,15 @@ impl Tier {
         }
     }
 
+    /// The tier below that code is compiled at.
+    pub fn below(self) -> Option<Tier> {
+        match self {
+            Tier::Native | Tier::Baseline => None,
+            Tier::Optimized => Some(Tier::Baseline),
+            Tier::Guided => Some(Tier::Optimized),
+        }
+    }
+
     /// Index in tables by tier, from 0. Native code shares its index with baseline code: a function
     /// begins with one of the two, and no function has both.
     pub const fn index(self) -> usize {

@@ -17,7 +17,7 @@ use uruk_base::locks::MutexGuard;
 use uruk_base::{FunctionId, Nanos, Tier, VersionId};
 use uruk_codegen::{Cancellation, Counters, fatal};
 use uruk_reclaim::IdMap;
-use uruk_tiering::{Decision, Outcome, Purpose};
+use uruk_tiering::{Decision, Outcome, Purpose, RevertError};
 
 use crate::code::unit_body::UnitBody;
 use crate::error::Error;
@@ -449,6 +449,13 @@ impl TierState {
                     tier,
                     at,
                 });
+            }
+            // The version before was freed meanwhile: its tier is compiled again.
+            Err(RevertError::NoFallback(_)) => {
+                let tier = self.tier_of(id, version);
+                if let Some(below) = tier.and_then(Tier::below) {
+                    self.control().controller.request(id, below);
+                }
             }
             Err(cause) => debug!(%cause, "nothing to go back to"),
         }
