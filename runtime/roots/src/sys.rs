@@ -350,7 +350,7 @@ mod tests {
     /// In a child: ends the process with 0 if memory can be read, and the list of mappings.
     extern "C" fn reads(_: *mut c_void) -> *mut c_void {
         let path = format!("/proc/self/task/{}/stat", getpid());
-        let is_dead = || std::fs::read_to_string(&path).is_ok_and(|stat| stat.contains(") Z "));
+        let is_dead = || uruk_files::read_to_string(&path).is_ok_and(|stat| stat.contains(") Z "));
         while !is_dead() {
             std::thread::yield_now();
         }
