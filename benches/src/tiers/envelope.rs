@@ -54,11 +54,16 @@ const CHOICES: [(&str, &str); 4] = [
     ("tier 3", "3"),
 ];
 
+/// Milliseconds natively, ratio by wall-clock time, ratio by processor time.
+type Point = (f64, f64, f64);
+
+/// A coordinate of a point.
+type Coordinate = fn(&Point) -> f64;
+
 /// The ratios of one program, by length.
 struct Line {
     program: String,
-    /// Milliseconds natively, ratio by wall-clock time, ratio by processor time.
-    points: Vec<(f64, f64, f64)>,
+    points: Vec<Point>,
 }
 
 /// Every program at every length.
@@ -104,7 +109,7 @@ fn measure_point(
     bench: &Bench,
     workload: Workload,
     iterations: usize,
-) -> Result<(Option<(f64, f64, f64)>, Vec<Row>)> {
+) -> Result<(Option<Point>, Vec<Row>)> {
     let args = workload.args(iterations);
     let bitcode = steady::bitcode(bench, workload, Level::O3NoPasses)?;
     let native = steady::native(bench, workload, Native::PLAIN)?;
@@ -151,7 +156,7 @@ fn row(
 /// The geometric means over all points.
 fn means(lines: &[Line]) -> Vec<Row> {
     let points = || lines.iter().flat_map(|line| &line.points);
-    let mean = |ratio: fn(&(f64, f64, f64)) -> f64| {
+    let mean = |ratio: Coordinate| {
         let logs: Vec<f64> = points().map(|point| ratio(point).ln()).collect();
         (logs.iter().sum::<f64>() / logs.len().max(1) as f64).exp()
     };
@@ -206,10 +211,9 @@ fn draw(lines: &[Line]) -> String {
     for (index, line) in lines.iter().enumerate() {
         let colour = COLOURS[index % COLOURS.len()];
         let dashes = if index < COLOURS.len() { "none" } else { "5 3" };
-        let ratios: [fn(&(f64, f64, f64)) -> f64; 2] = [|point| point.1, |point| point.2];
+        let ratios: [Coordinate; 2] = [|point| point.1, |point| point.2];
         for (top, ratio) in [40.0, 340.0].into_iter().zip(ratios) {
-            let at =
-                |point: (f64, f64, f64)| format!("{:.1},{:.1}", x(point.0), y(top, ratio(&point)));
+            let at = |point: Point| format!("{:.1},{:.1}", x(point.0), y(top, ratio(&point)));
             let points: Vec<String> = line.points.iter().copied().map(at).collect();
             let _ = writeln!(
                 svg,

@@ -15,10 +15,13 @@ const MAP_LIMIT: usize = 1 << 20;
 #[derive(Default)]
 pub(crate) struct SampleMap(Option<Ranges>);
 
+/// The map of one part of native code.
+type NativeMap = (Range<u64>, Arc<AddressMap>);
+
 struct Ranges {
     own: AddressMap,
     /// Maps of native code, in the order in which its parts became known.
-    native: RwLock<Vec<(Range<u64>, Arc<AddressMap>)>, ranks::SampleMapNative>,
+    native: RwLock<Vec<NativeMap>, ranks::SampleMapNative>,
 }
 
 impl SampleMap {
