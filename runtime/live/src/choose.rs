@@ -152,6 +152,8 @@ pub trait Known {
     fn mentioned(&self, place: Place, bytes: &[u8]) -> Vec<u64>;
     /// Whether the program's code or data mention an address.
     fn mentions(&self, address: u64) -> bool;
+    /// Whether the compiler recorded of a local function that native calls are by its type.
+    fn keeps_type(&self, name: &str) -> bool;
     /// Whether native code takes all of these arguments.
     fn takes(&self, place: Place, plain: PlainType) -> bool;
     /// The addresses that native code calls, and whose result it uses.
@@ -333,6 +335,7 @@ fn native(info: &FunctionInfo, known: &dyn Known, results: &Results) -> Option<P
     let takes_all = || info.plain.is_some_and(takes);
     let keeps_type = !info.local
         || info.aliased
+        || known.keeps_type(&info.name)
         || (info.address_taken && (known.mentions(place.address) || takes_all()))
         || (info.never_inlined && takes_all());
     let fits = place.kind == PlaceKind::Function && keeps_type && known.has_room(place.address);

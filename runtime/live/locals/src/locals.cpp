@@ -13,6 +13,11 @@
 //
 // Indirect calls keep the type: LLVM changes only functions of which it sees all uses.
 //
+// A native body may use the values that its calls pass (IPSCCP). LLVM derives them once, before it inlines calls, so
+// that they hold for calls that are in no native code any more, too. That is different if calls are inlined by a
+// profile of samples, which happens before, and where the passes for OpenMP derive facts again, later: such modules
+// have no record.
+//
 // Elements of a value built by `insertvalue` or `insertelement` may be open: LLVM leaves out whole arguments and
 // results only, so the source left these elements open. Values that the source left open are not told apart from
 // those that LLVM did: the function is not recorded.
@@ -211,12 +216,21 @@ std::string ascii(StringRef Bytes) {
   return Text;
 }
 
+/// Whether native bodies may use arguments of some of the calls only.
+bool isOfSomeCalls(const Module &M) {
+  return M.getModuleFlag("openmp") || any_of(M, [](const Function &F) {
+           return F.hasFnAttribute("use-sample-profile");
+         });
+}
+
 struct Start : PassInfoMixin<Start> {
   std::shared_ptr<State> S;
   explicit Start(std::shared_ptr<State> S) : S(std::move(S)) {}
 
   PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
     S->Locals.clear();
+    if (isOfSomeCalls(M))
+      return PreservedAnalyses::all();
     for (Function &F : M)
       if (!F.isDeclaration() && F.hasLocalLinkage() && isPlain(F.getCallingConv()))
         S->Locals.push_back({WeakVH(&F), F.getName().str(), F.getAttributes()});

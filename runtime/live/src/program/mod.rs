@@ -14,6 +14,7 @@
 
 pub mod image;
 pub mod loaded;
+pub mod locals;
 pub mod mentions;
 pub mod stream;
 pub mod symbols;

@@ -410,6 +410,56 @@ fn local_functions_that_are_never_inlined_and_take_all_arguments_have_native_cod
 }
 
 #[test]
+fn local_functions_that_the_compiler_recorded_have_native_code() {
+    let caller = FunctionInfo {
+        functions: vec![1],
+        ..function("caller")
+    };
+    let inner = FunctionInfo {
+        local: true,
+        ..function("inner")
+    };
+    let program = || Program {
+        recorded: ["inner"].into(),
+        unmentioned: [96].into(),
+        ..Program::default()
+            .with("caller", PlaceKind::Function, 64)
+            .with("inner", PlaceKind::Function, 96)
+    };
+    let all = |program: &Program| {
+        let functions = vec![caller.clone(), inner.clone()];
+        chosen(functions, Vec::new(), program)
+    };
+    let outcome = all(&program());
+    let Fate::Adopted { entry, .. } = fate(&outcome, "inner.of.3") else {
+        panic!("it has a native version");
+    };
+    assert_eq!(*entry, 96);
+    // Callers may have inlined it; it counts its samples itself, and may rely on its arguments.
+    let caller = &outcome.functions[0];
+    assert_eq!(caller.holds, ["inner.of.3"]);
+    assert!(matches!(&caller.fate, Fate::Adopted { beside, .. } if beside.is_empty()));
+    assert!(outcome.functions[1].narrow);
+    // A record is no room, and no symbol.
+    let without_room = Program {
+        without_room: [96].into(),
+        ..program()
+    };
+    let removed = Program {
+        places: program().places.into_iter().take(0).collect(),
+        ..program()
+    };
+    let data = program().with("inner", PlaceKind::Data, 96);
+    let other = Program {
+        recorded: ["another"].into(),
+        ..program()
+    };
+    for program in [without_room, removed, data, other] {
+        assert_eq!(fate(&all(&program), "inner.of.3"), &Fate::WithCallers);
+    }
+}
+
+#[test]
 fn functions_that_are_never_inlined_are_relied_on_by_callers_and_not_held() {
     let program = || {
         Program::default()
