@@ -13,7 +13,7 @@ use crate::entries::Entries;
 use crate::locked::Locked;
 use crate::program::image::Image;
 use crate::program::loaded;
-use crate::program::locals::Names;
+use crate::program::locals::KeptNames;
 use crate::program::mentions::Mentions;
 use crate::program::symbols::{Place, PlaceKind};
 
@@ -231,7 +231,7 @@ pub struct Module {
     /// Its number among those of all files.
     pub number: usize,
     /// Local functions that native code calls by their types, as the compiler recorded.
-    pub kept: Names,
+    pub kept: KeptNames,
 }
 
 impl Module {

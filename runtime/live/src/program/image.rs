@@ -90,7 +90,7 @@ pub struct Image {
     pub modules: Vec<Vec<u8>>,
     /// Local functions of each module that native code calls by their types, as far as the compiler
     /// recorded it.
-    pub kept: Vec<locals::Names>,
+    pub kept: Vec<locals::KeptNames>,
     /// Offset of each thread's block of its thread-locals from the thread pointer; for a library, the
     /// code that finds the loaded files sets it.
     pub threads: Option<i64>,
@@ -161,15 +161,10 @@ impl Image {
         for segment in header.program_headers(endian, bytes).map_err(broken)? {
             image.add_segment(segment, endian, executable);
         }
-        let mut records = Vec::new();
         for section in sections.iter() {
             image.add_section(section, &sections, endian, bytes)?;
-            if sections.section_name(endian, section) == Ok(LOCALS.as_bytes()) {
-                // Without its bytes, functions are not known.
-                records.extend(section.data(endian, bytes));
-            }
         }
-        image.kept = locals::kept(&records, &image.modules);
+        image.kept = locals::kept(&records(&sections, endian, bytes), &image.modules);
         if image.modules.is_empty() {
             return Err(ImageError::NoBitcode {
                 file: file.to_owned(),
@@ -314,6 +309,21 @@ impl Image {
         }
         rooms
     }
+}
+
+/// The sections about local functions that can be read.
+fn records<'b>(
+    sections: &SectionTable<'b, Header>,
+    endian: Endianness,
+    bytes: &'b [u8],
+) -> Vec<&'b [u8]> {
+    let is_one = |section: &&elf::SectionHeader64<Endianness>| {
+        sections.section_name(endian, section) == Ok(LOCALS.as_bytes())
+    };
+    let found = sections.iter().filter(is_one);
+    found
+        .filter_map(|section| section.data(endian, bytes).ok())
+        .collect()
 }
 
 /// Whether a file has a section of bitcode. Reads only the headers.

@@ -25,7 +25,7 @@ const MAGIC: [u8; 8] = *b"URUKLOC1";
 const HEAD: usize = 40;
 
 /// Names of functions.
-pub type Names = Arc<HashSet<String>>;
+pub type KeptNames = Arc<HashSet<String>>;
 
 /// The recorded functions of each module, in their order.
 ///
@@ -33,13 +33,13 @@ pub type Names = Arc<HashSet<String>>;
 /// let known = uruk_live::program::locals::kept(&[b"no record"], &[b"no module".to_vec()]);
 /// assert!(known[0].is_empty());
 /// ```
-pub fn kept(sections: &[&[u8]], modules: &[Vec<u8>]) -> Vec<Names> {
-    let mut all: HashMap<Key, Vec<Names>> = HashMap::new();
+pub fn kept(sections: &[&[u8]], modules: &[Vec<u8>]) -> Vec<KeptNames> {
+    let mut all: HashMap<Key, Vec<KeptNames>> = HashMap::new();
     for record in sections.iter().flat_map(|section| Records(section)) {
         all.entry(record.key).or_default().push(record.names);
     }
     if all.is_empty() {
-        return vec![Names::default(); modules.len()];
+        return vec![KeptNames::default(); modules.len()];
     }
     let keys: Vec<Key> = modules.iter().map(|module| Key::of(module)).collect();
     let names = |key: &Key| {
@@ -52,7 +52,7 @@ pub fn kept(sections: &[&[u8]], modules: &[Vec<u8>]) -> Vec<Names> {
                 common.retain(|name| rest.iter().all(|names| names.contains(name)));
                 Arc::new(common)
             }
-            _ => Names::default(),
+            _ => KeptNames::default(),
         }
     };
     keys.iter().map(names).collect()
@@ -70,7 +70,7 @@ impl Key {
 
 struct Record {
     key: Key,
-    names: Names,
+    names: KeptNames,
 }
 
 /// The records of a section, up to the first damage.
@@ -136,7 +136,7 @@ mod tests {
 
     fn known(section: &[u8], modules: &[&[u8]]) -> Vec<Vec<String>> {
         let modules: Vec<Vec<u8>> = modules.iter().map(|it| it.to_vec()).collect();
-        let sorted = |names: &Names| {
+        let sorted = |names: &KeptNames| {
             let mut names: Vec<String> = names.iter().cloned().collect();
             names.sort();
             names
