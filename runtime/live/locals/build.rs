@@ -31,7 +31,9 @@ fn main() {
     let library = library.into_iter().find(|file| file.is_file());
     let header = headers.join("llvm/Plugins/PassPlugin.h");
     let (Some(library), true) = (library, header.is_file()) else {
-        println!("cargo:warning=LLVM {MAJOR} has no shared library, or no headers: local functions stay native");
+        println!(
+            "cargo:warning=LLVM {MAJOR} has no shared library, or no headers: local functions stay native"
+        );
         return;
     };
     let mut build = cc::Build::new();
