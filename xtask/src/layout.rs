@@ -48,6 +48,8 @@ pub struct Command {
     pub program: PathBuf,
     /// `liburuk_preload.so`, which `uruk live` looks for in `../lib/uruk`.
     pub preload: PathBuf,
+    /// `liburuk_locals.so`, which `uruk cc` loads into compilers, from there, too.
+    pub plugin: PathBuf,
 }
 
 /// The version that the shared library is asked for by: while the major version is 0, a new minor
@@ -258,6 +260,8 @@ fn files(root: &Path, built: &Built, real: &str) -> Vec<(PathBuf, String)> {
         files.push((command.program.clone(), String::from("bin/uruk")));
         let preload = String::from("lib/uruk/liburuk_preload.so");
         files.push((command.preload.clone(), preload));
+        let plugin = String::from("lib/uruk/liburuk_locals.so");
+        files.push((command.plugin.clone(), plugin));
     }
     files
 }

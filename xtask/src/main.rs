@@ -242,6 +242,7 @@ fn install_into(cargo: &Cargo, prefix: &Path, libraries: bool) -> anyhow::Result
     let mut words = vec!["--release", "-p", "uruk-c"];
     if !libraries {
         words.extend(["-p", "uruk-command", "-p", "uruk-preload"]);
+        words.extend(["-p", "uruk-locals"]);
     }
     cargo.run("build", &words)?;
     let shared = cargo.built("release", "liburuk_c.so");
@@ -253,6 +254,7 @@ fn install_into(cargo: &Cargo, prefix: &Path, libraries: bool) -> anyhow::Result
         command: (!libraries).then(|| layout::Command {
             program: cargo.built("release", "uruk"),
             preload: cargo.built("release", "liburuk_preload.so"),
+            plugin: cargo.built("release", "liburuk_locals.so"),
         }),
     };
     let version = env!("CARGO_PKG_VERSION");
@@ -271,6 +273,8 @@ fn demo(cargo: &Cargo, args: &[String]) -> anyhow::Result<()> {
             "uruk-command",
             "-p",
             "uruk-preload",
+            "-p",
+            "uruk-locals",
             "-p",
             "uruk-demos",
         ],

@@ -22,7 +22,10 @@ const MODES: [&str; 4] = ["native", "default", "tune", "live"];
 /// Runs the programs whose names are given, else all, and prints how many tests passed and failed.
 /// Tests that fail natively fail elsewhere too: an error is a mode in which more fail, or fewer pass.
 pub fn run(cargo: &Cargo, names: &[String]) -> anyhow::Result<()> {
-    let words = ["--release", "-p", "uruk-command", "-p", "uruk-preload"];
+    let mut words = vec!["--release"];
+    for name in ["uruk-command", "uruk-preload", "uruk-locals"] {
+        words.extend(["-p", name]);
+    }
     cargo.run("build", &words)?;
     let folder = cargo.root().join("target/programs");
     fs::create_dir_all(&folder).context("no folder for programs")?;

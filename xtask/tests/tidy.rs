@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 /// Which packages of ours a package may use, besides the outside world.
-const LAYERS: [(&str, &[&str]); 30] = [
+const LAYERS: [(&str, &[&str]); 31] = [
     ("runtime/base", &[]),
     ("runtime/files", &[]),
     ("runtime/link", &["uruk-base"]),
@@ -39,6 +39,7 @@ const LAYERS: [(&str, &[&str]); 30] = [
     ("runtime/tools", &["uruk-base", "uruk-files"]),
     ("runtime/live", &["uruk", "uruk-base", "uruk-files"]),
     ("runtime/live/preload", &["uruk", "uruk-live"]),
+    ("runtime/live/locals", &[]),
     (
         "runtime/command",
         &["uruk", "uruk-files", "uruk-live", "uruk-report"],

@@ -148,18 +148,19 @@ fn compiler(bench: &Bench) -> Result<Compiler> {
     })
 }
 
-/// Builds what `uruk live` loads into programs beside the command; that of another command is its
-/// owner's affair.
+/// Builds the library of `uruk live` and the plugin of `uruk cc` beside the command; those of another command
+/// are its owner's affair.
 fn build_library(bench: &Bench) -> Result<()> {
     if std::env::var_os("URUK_BIN").is_some() {
         return Ok(());
     }
-    progress("building what is loaded into native programs");
+    progress("building what is loaded into native programs and compilers");
     let target = bench.directory.parent().context("a target directory")?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let status = Command::new(cargo)
-        .args(["build", "--release", "--quiet", "-p", "uruk-preload"])
+        .args(["build", "--release", "--quiet"])
+        .args(["-p", "uruk-preload", "-p", "uruk-locals"])
         .arg("--manifest-path")
         .arg(manifest)
         .arg("--target-dir")

@@ -112,7 +112,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         })
     };
     type Judge = fn(&Bench) -> Result<(), String>;
-    let others: [(&str, Judge); 14] = [
+    let others: [(&str, Judge); 17] = [
         ("server::quiescent", crate::live_server::judge_quiescent),
         ("backtraces::as_natively", crate::live_backtraces::judge),
         ("guided::counted", crate::live_forced::judge_counted),
@@ -122,6 +122,9 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("libraries::swapped", crate::live_libraries::judge),
         ("files::as_natively", crate::live_files::judge),
         ("files::swap", crate::live_files::judge_swap),
+        ("locals::hot", crate::live_locals::judge_hot),
+        ("locals::ways", crate::live_locals::judge_ways),
+        ("locals::damaged", crate::live_locals::judge_damaged),
         ("redirected::local", crate::live_faults::judge_local),
         ("variables::as_natively", crate::live_variables::judge),
         ("slower::native_again", crate::live_faults::judge_slower),

@@ -1,5 +1,6 @@
 //! Random programs by csmith, seed by seed: what they print must be the same
-//! natively and under test, at -O0 and -O2; with the baseline compiler at -O1 without passes too.
+//! natively and under test, at -O0 and -O2; with the baseline compiler at -O1 without passes too,
+//! and as a native program whose functions are exchanged ([`random_live`]).
 //!
 //! `URUK_CSMITH_SEEDS` is how many seeds run (20 by itself), `URUK_CSMITH_FIRST`
 //! the first (1). Without csmith every trial is ignored.
@@ -24,6 +25,7 @@ use uruk_guests::toolchain;
 use uruk_guests::{Cache, Flavor, Level};
 
 use crate::gate::Gate;
+use crate::random_live;
 use crate::subject::Mode;
 use crate::trial::{self, Bench, Building, Plan, Reference};
 use crate::verdict;
@@ -85,10 +87,11 @@ fn one(bench: Arc<Bench>, csmith: &Path, include: PathBuf, seed: u64) -> Result<
         cache: Cache::at(directory.clone()),
         subject: bench.subject.clone(),
     };
+    let generated = generate(csmith, &directory, seed)?;
     let program = Program {
         name: name.clone(),
-        sources: vec![Source::new(generate(csmith, &directory, seed)?)],
-        include: vec![include],
+        sources: vec![Source::new(generated.clone())],
+        include: vec![include.clone()],
         flags: vec!["-w".to_owned()],
         ..Program::default()
     };
@@ -118,6 +121,7 @@ fn one(bench: Arc<Bench>, csmith: &Path, include: PathBuf, seed: u64) -> Result<
         for mode in [Mode::Baseline, Mode::Mixed] {
             reference.compare(&bench, mode)?;
         }
+        random_live::judge(&bench, &generated, &include, seed)?;
     }
     fs::remove_dir_all(&directory)
         .map_err(|error| format!("cannot remove {}: {error}", directory.display()))

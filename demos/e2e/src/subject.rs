@@ -137,9 +137,12 @@ impl Subject {
             "--quiet",
             "--package",
             "uruk-command",
-            // The library that `uruk live` loads into programs.
+            // The library that `uruk live` loads into programs, and the plugin that `uruk cc` loads into
+            // compilers.
             "--package",
             "uruk-preload",
+            "--package",
+            "uruk-locals",
         ]);
         if profile.ends_with("release") {
             command.arg("--release");

@@ -144,15 +144,18 @@ fn the_command_finds_what_it_loads_into_programs() {
         archive: folder.join("liburuk_c.a"),
         command: Some(layout::Command {
             program: any.clone(),
-            preload: any,
+            preload: any.clone(),
+            plugin: any,
         }),
     };
     let root = package().join("../..");
     install(&root, &built, &prefix, "0.1.0").expect("it is installed");
-    // `uruk live` looks for the second file, relative to the folder of the first.
+    // `uruk live` and `uruk cc` look for the others, relative to the folder of the first.
     assert!(prefix.join("bin/uruk").is_file());
-    let from_command = prefix.join("bin/../lib/uruk/liburuk_preload.so");
-    assert!(from_command.is_file());
+    for name in ["liburuk_preload.so", "liburuk_locals.so"] {
+        let from_command = prefix.join("bin/../lib/uruk").join(name);
+        assert!(from_command.is_file(), "{name}");
+    }
 }
 
 #[test]

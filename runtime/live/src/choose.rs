@@ -10,9 +10,11 @@
 //!
 //! A *function* has a native version if a symbol gives its place, the linker left room in front of it,
 //! and callers keep to its type. A local function whose address is not taken *natively* may have lost
-//! arguments, or its result. If its code takes all arguments, all are numbers, and native code of the file
-//! uses its result, none was lost. This is checked for local functions that stay local because their
-//! address is taken or they are never inlined. The owner of a weak function whose bodies may differ is
+//! arguments, or its result. The compiler records those that lost none
+//! ([`locals`](crate::program::locals)); new code passes the arguments that native code passes, so that it
+//! may call their native code. Without a record, none was lost if its code takes all arguments, all are
+//! numbers, and native code of the file uses its result. This is checked for local functions that stay
+//! local because their address is taken or they are never inlined. The owner of a weak function whose bodies may differ is
 //! unknown. It is compiled with its callers only: they call the new body, and its samples count for them.
 //!
 //! | a function | is | reason |
@@ -28,7 +30,7 @@
 //! | that may call many functions without native code | compiled only for an exchange | [`Reason::Needs`] |
 //! | that calls a refused function which cannot be called natively | refused | [`Reason::Calls`] |
 //! | that another file's symbol replaces | a copy | |
-//! | without a symbol, or a local one | compiled, never adopted | |
+//! | without a symbol, or a local one that may have lost something | compiled, never adopted | |
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
@@ -152,6 +154,8 @@ pub trait Known {
     fn mentioned(&self, place: Place, bytes: &[u8]) -> Vec<u64>;
     /// Whether the program's code or data mention an address.
     fn mentions(&self, address: u64) -> bool;
+    /// Whether the compiler recorded of a local function that native calls are by its type.
+    fn keeps_type(&self, name: &str) -> bool;
     /// Whether native code takes all of these arguments.
     fn takes(&self, place: Place, plain: PlainType) -> bool;
     /// The addresses that native code calls, and whose result it uses.
@@ -333,6 +337,7 @@ fn native(info: &FunctionInfo, known: &dyn Known, results: &Results) -> Option<P
     let takes_all = || info.plain.is_some_and(takes);
     let keeps_type = !info.local
         || info.aliased
+        || known.keeps_type(&info.name)
         || (info.address_taken && (known.mentions(place.address) || takes_all()))
         || (info.never_inlined && takes_all());
     let fits = place.kind == PlaceKind::Function && keeps_type && known.has_room(place.address);

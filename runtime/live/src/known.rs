@@ -13,6 +13,7 @@ use crate::entries::Entries;
 use crate::locked::Locked;
 use crate::program::image::Image;
 use crate::program::loaded;
+use crate::program::locals::KeptNames;
 use crate::program::mentions::Mentions;
 use crate::program::symbols::{Place, PlaceKind};
 
@@ -229,6 +230,8 @@ pub struct Module {
     pub object: Option<usize>,
     /// Its number among those of all files.
     pub number: usize,
+    /// Local functions that native code calls by their types, as the compiler recorded.
+    pub kept: KeptNames,
 }
 
 impl Module {
@@ -353,6 +356,10 @@ impl Known for Module {
         const MOST: u64 = 512;
         let code = self.code(place, MOST);
         arguments::takes(code, plain)
+    }
+
+    fn keeps_type(&self, name: &str) -> bool {
+        self.kept.contains(name)
     }
 
     fn uses_results(&self, place: Place) -> Vec<(u64, PlainResult)> {

@@ -256,12 +256,14 @@ impl Live {
         let mut all: Vec<Module> = Vec::new();
         for (program, count) in self.programs.iter().zip(counts) {
             let sources = &self.sources[all.len()..all.len() + count];
-            for object in program.image.symbols.files_of(sources) {
+            let objects = program.image.symbols.files_of(sources).into_iter();
+            for (object, kept) in objects.zip(&program.image.kept) {
                 all.push(Module {
                     program: Arc::clone(program),
                     executable: executable.cloned(),
                     object,
                     number: all.len(),
+                    kept: Arc::clone(kept),
                 });
             }
         }

@@ -6,6 +6,8 @@
 //!                                        which is renamed in objects (section.rs)
 //! -fpatchable-function-entry=64,62       62 bytes in front of each entry, two at it
 //! -falign-functions=16                   which clang does anyway, unless code is to be small
+//! -fpass-plugin=.../liburuk_locals.so    records which local functions are called by their types, if the
+//!                                        plugin is installed and for this clang (plugin.rs)
 //! ```
 //! `-funique-internal-linkage-names` is not needed here: local functions and variables are distinguished
 //! by the object file whose symbols the linker kept together. And it breaks sources: clang no longer
@@ -29,6 +31,8 @@
 //! embedded in itself: that is done when it is compiled.
 
 // Also for the tests of parts, which read this file by its path.
+#[path = "cc/plugin.rs"]
+mod plugin;
 #[path = "cc/section.rs"]
 mod section;
 
@@ -79,25 +83,44 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
         .first()
         .is_some_and(|arg| arg == "--print-flags")
     {
-        println!("{}", ADDED.join(" "));
+        println!("{}", printed(language));
         return 0;
     }
     let words = expanded(&driver.args);
     for warning in warnings(&words) {
         uruk_files::say!("uruk cc: warning: {warning}");
     }
-    let added = added(&words);
+    let objects = section::objects(&words);
     for compiler in compilers(language) {
-        let mut command = Command::new(&compiler);
-        command.args(&added).args(&driver.args);
-        let objects = section::objects(&words);
-        let cause = match objects.is_empty() || added.is_empty() {
-            // Returns only if clang cannot be started.
-            true => command.exec(),
-            false => match command.status() {
-                Ok(status) => return finish(status, &objects),
-                Err(cause) => cause,
-            },
+        let plugin = plugin::option(&compiler).filter(|_| plugin::is_alone(&words));
+        let added = added(&words, plugin.as_ref());
+        let run = |added: &[OsString]| {
+            let mut command = Command::new(&compiler);
+            command.args(added).args(&driver.args);
+            let is_last = objects.is_empty() || added.is_empty();
+            match is_last && plugin.is_none() {
+                // Returns only if clang cannot be started.
+                true => Err(command.exec()),
+                false => command.status(),
+            }
+        };
+        let unloaded = |status: &ExitStatus| {
+            let plugin = plugin.as_ref().filter(|plugin| added.contains(plugin));
+            let has_failed = status.code().is_some_and(|code| code != 0);
+            has_failed && plugin.is_some_and(|plugin| !plugin::loads(&compiler, plugin))
+        };
+        let ended = match run(&added) {
+            Ok(status) if unloaded(&status) => {
+                uruk_files::say!(
+                    "uruk cc: warning: the plugin cannot be loaded: local functions stay native"
+                );
+                run(&self::added(&words, None))
+            }
+            ended => ended,
+        };
+        let cause = match ended {
+            Ok(status) => return finish(status, &objects),
+            Err(cause) => cause,
         };
         if cause.kind() != std::io::ErrorKind::NotFound {
             uruk_files::say!("uruk cc: {}: {cause}", compiler.display());
@@ -108,6 +131,16 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
         "uruk cc: no clang is installed\n  tip: $URUK_CC and $URUK_CXX name one that is"
     );
     EXIT_FAILURE
+}
+
+/// The options that are added for the first compiler that is installed.
+fn printed(language: Language) -> String {
+    let plugin = compilers(language)
+        .into_iter()
+        .find_map(|it| plugin::option(&it));
+    let plugin = plugin.and_then(|option| option.into_string().ok());
+    let all = ADDED.map(str::to_owned).into_iter().chain(plugin);
+    all.collect::<Vec<_>>().join(" ")
 }
 
 /// Renames sections of the objects once the compiler has ended; returns the exit status.
@@ -170,8 +203,8 @@ fn split(text: &str) -> Vec<String> {
     words
 }
 
-/// Options to add to a command line of these words.
-fn added(words: &[String]) -> Vec<&'static str> {
+/// Options to add to a command line of these words; `plugin` is the one that loads the plugin.
+fn added(words: &[String], plugin: Option<&OsString>) -> Vec<OsString> {
     let has = |wanted: &dyn Fn(&str) -> bool| words.iter().any(|word| wanted(word));
     let target = words.iter().position(|word| word == "-target");
     let target = target.and_then(|at| words.get(at + 1)).map(String::as_str);
@@ -187,9 +220,11 @@ fn added(words: &[String]) -> Vec<&'static str> {
     let left_out = |flag: &str| {
         (own_room && flag.starts_with("-fpatchable")) || (bare && EMBED.contains(&flag))
     };
-    let mut added = vec!["--start-no-unused-arguments"];
-    added.extend(ADDED.iter().filter(|flag| !left_out(flag)));
-    added.push("--end-no-unused-arguments");
+    let flags = ADDED.iter().filter(|flag| !left_out(flag));
+    let mut added: Vec<OsString> = vec!["--start-no-unused-arguments".into()];
+    added.extend(flags.map(OsString::from));
+    added.extend(plugin.filter(|_| !bare).cloned());
+    added.push("--end-no-unused-arguments".into());
     added
 }
 
@@ -211,6 +246,8 @@ fn warnings(words: &[String]) -> Vec<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::{ADDED, added, split, warnings};
 
     fn words(line: &str) -> Vec<String> {
@@ -219,7 +256,7 @@ mod tests {
 
     #[test]
     fn flags_are_added_where_they_are_of_use() {
-        let count = |line| added(&words(line)).len();
+        let count = |line| added(&words(line), None).len();
         assert_eq!(count("-c x.c -O2"), ADDED.len() + 2);
         assert_eq!(
             count("x.o -o x -fpatchable-function-entry=5"),
@@ -234,6 +271,10 @@ mod tests {
             assert_eq!(count(line), 0, "{line}");
         }
         assert_eq!(count("--target=x86_64-pc-linux-gnu x.c"), ADDED.len() + 2);
+        let plugin = OsString::from("-fpass-plugin=x.so");
+        let loads = |line| added(&words(line), Some(&plugin)).contains(&plugin);
+        assert!(loads("-c x.c -O2") && loads("-S x.c"));
+        assert!(!loads("-S -emit-llvm x.c") && !loads("-flto x.c") && !loads("-m32 x.c"));
     }
 
     #[test]

@@ -12,6 +12,7 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
 use uruk_files::OwnFile;
 
+use super::locals::{self, LOCALS};
 use super::mentions::Mentions;
 use super::stream;
 use super::symbols::{Listed, Place, PlaceKind, Symbols};
@@ -87,6 +88,9 @@ pub struct Image {
     pub relocated: Vec<Range<u64>>,
     /// The bitcode of its modules, in link order.
     pub modules: Vec<Vec<u8>>,
+    /// Local functions of each module that native code calls by their types, as far as the compiler
+    /// recorded it.
+    pub kept: Vec<locals::KeptNames>,
     /// Offset of each thread's block of its thread-locals from the thread pointer; for a library, the
     /// code that finds the loaded files sets it.
     pub threads: Option<i64>,
@@ -146,6 +150,7 @@ impl Image {
             constants: Vec::new(),
             relocated: Vec::new(),
             modules: Vec::new(),
+            kept: Vec::new(),
             threads: None,
             entries: Vec::new(),
             tables: Vec::new(),
@@ -159,6 +164,7 @@ impl Image {
         for section in sections.iter() {
             image.add_section(section, &sections, endian, bytes)?;
         }
+        image.kept = locals::kept(&records(&sections, endian, bytes), &image.modules);
         if image.modules.is_empty() {
             return Err(ImageError::NoBitcode {
                 file: file.to_owned(),
@@ -305,6 +311,21 @@ impl Image {
     }
 }
 
+/// The sections about local functions that can be read.
+fn records<'b>(
+    sections: &SectionTable<'b, Header>,
+    endian: Endianness,
+    bytes: &'b [u8],
+) -> Vec<&'b [u8]> {
+    let is_one = |section: &&elf::SectionHeader64<Endianness>| {
+        sections.section_name(endian, section) == Ok(LOCALS.as_bytes())
+    };
+    let found = sections.iter().filter(is_one);
+    found
+        .filter_map(|section| section.data(endian, bytes).ok())
+        .collect()
+}
+
 /// Whether a file has a section of bitcode. Reads only the headers.
 pub fn carries_bitcode(file: &Path) -> bool {
     let read = || -> Option<bool> {
@@ -339,6 +360,25 @@ pub fn is_dynamic(file: &Path) -> bool {
         Some(segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP))
     };
     read().unwrap_or(false)
+}
+
+/// The libraries that a file asks the dynamic loader for; none if it is no such file. Reads only what tells.
+pub fn needed(file: &Path) -> Vec<String> {
+    let read = || -> Option<Vec<String>> {
+        let cache = ReadCache::new(OwnFile::open(file).ok()?);
+        let header = Header::parse(&cache).ok()?;
+        let endian = header.endian().ok()?;
+        let sections = header.sections(endian, &cache).ok()?;
+        let table = sections.dynamic_table(endian, &cache).ok()?;
+        let named = table.iter().filter(|it| it.tag == elf::DT_NEEDED);
+        let names = named.filter_map(|it| table.string(it).ok());
+        Some(
+            names
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .collect(),
+        )
+    };
+    read().unwrap_or_default()
 }
 
 /// Converts a symbol for the rest of the package; `None` for symbols that are not used.

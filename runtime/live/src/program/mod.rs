@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`image`] | one file: symbols, text, constants, modules of bitcode, entries with room |
 //! | [`symbols`] | names to addresses, by object file where names are local |
+//! | [`locals`] | local functions that are called by their types, as the compiler recorded |
 //! | [`mentions`] | addresses that code and data mention |
 //! | [`stream`] | the modules of a section into which a linker put one after the other |
 //! | [`loaded`] | addresses at which the dynamic loader mapped the files |
@@ -14,6 +15,7 @@
 
 pub mod image;
 pub mod loaded;
+pub mod locals;
 pub mod mentions;
 pub mod stream;
 pub mod symbols;

@@ -1,12 +1,11 @@
 //! The meaning of a module's names, given the program's symbols.
 
+mod locals;
 mod program;
 mod variables;
 
 use uruk::InlinedCopy;
-use uruk::live::rebound::{
-    FunctionInfo, Keep, PlainResult, PlainType, VariableChoice, VariableInfo,
-};
+use uruk::live::rebound::{FunctionInfo, Keep, PlainType, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason};
 use uruk_live::program::symbols::PlaceKind;
 
@@ -360,53 +359,6 @@ fn samples_are_those_of_all_nearest_callers() {
         other => panic!("{other:?}"),
     });
     assert_eq!(beside, [1, 1, 0]);
-}
-
-#[test]
-fn local_functions_that_are_never_inlined_and_take_all_arguments_have_native_code() {
-    let never = FunctionInfo {
-        local: true,
-        never_inlined: true,
-        plain: Some(PlainType::default()),
-        ..function("apart")
-    };
-    let program = |taking: bool| Program {
-        taking: taking.then_some(96).into_iter().collect(),
-        unmentioned: [96].into(),
-        ..Program::default().with("apart", PlaceKind::Function, 96)
-    };
-    let found = |info: &FunctionInfo, taking| {
-        let outcome = chosen(vec![info.clone()], Vec::new(), &program(taking));
-        let chosen = &outcome.functions[0];
-        (matches!(chosen.fate, Fate::Adopted { .. }), chosen.narrow)
-    };
-    assert_eq!(found(&never, true), (true, true));
-    assert!(!found(&never, false).0);
-    let pointer = FunctionInfo {
-        plain: None,
-        ..never.clone()
-    };
-    assert!(!found(&pointer, true).0);
-    let inlined = FunctionInfo {
-        never_inlined: false,
-        ..never.clone()
-    };
-    assert!(!found(&inlined, true).0);
-    // Natively the result may be missing, unless a caller uses it.
-    let with_result = FunctionInfo {
-        plain: Some(PlainType {
-            result: PlainResult::Word,
-            ..PlainType::default()
-        }),
-        ..never
-    };
-    assert!(!found(&with_result, true).0);
-    let giving = Program {
-        giving: [96].into(),
-        ..program(true)
-    };
-    let outcome = chosen(vec![with_result], Vec::new(), &giving);
-    assert!(matches!(outcome.functions[0].fate, Fate::Adopted { .. }));
 }
 
 #[test]

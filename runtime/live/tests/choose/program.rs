@@ -20,6 +20,8 @@ pub(crate) struct Program {
     pub(crate) taking: HashSet<u64>,
     /// Functions whose result, in `rax`, native code uses.
     pub(crate) giving: HashSet<u64>,
+    /// Local functions that the compiler recorded.
+    pub(crate) recorded: HashSet<&'static str>,
     pub(crate) without_object: bool,
     pub(crate) copied: HashSet<&'static str>,
     pub(crate) elsewhere: HashMap<&'static str, u64>,
@@ -89,6 +91,10 @@ impl Known for Program {
 
     fn mentions(&self, address: u64) -> bool {
         !self.unmentioned.contains(&address)
+    }
+
+    fn keeps_type(&self, name: &str) -> bool {
+        self.recorded.contains(name)
     }
 
     fn takes(&self, place: Place, _plain: PlainType) -> bool {
