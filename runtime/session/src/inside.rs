@@ -36,9 +36,12 @@ pub(crate) struct Question {
     outer: Option<Arc<Question>>,
     /// Whether it was answered. Relaxed: written and read under the session's lock.
     over: AtomicBool,
-    /// The mark of the thread that answers it; 0 if none does now. Relaxed: read in the child of a
-    /// fork, before which other threads left the session's locks.
-    thread: AtomicUsize,
+    /// The mark of the thread that calls the generator, and of the last one that declared to answer;
+    /// 0 if there is none. Two words: a generator that passes the question to another thread may
+    /// still run while that thread answers. Relaxed: read in the child of a fork, before which other
+    /// threads left the session's locks.
+    caller: AtomicUsize,
+    declared: AtomicUsize,
 }
 
 impl Question {
@@ -57,7 +60,8 @@ impl Question {
             nested,
             outer,
             over: AtomicBool::new(false),
-            thread: AtomicUsize::new(0),
+            caller: AtomicUsize::new(0),
+            declared: AtomicUsize::new(0),
         }
     }
 
@@ -71,15 +75,23 @@ impl Question {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Marks the calling thread as the one that answers, until the guard is dropped.
+    /// Marks the calling thread as the one that calls the generator, until the guard is dropped.
+    pub(crate) fn calling(self: &Arc<Self>) -> Answering {
+        Answering::new(self, |question| &question.caller)
+    }
+
+    /// Marks the calling thread as the one that answers, until the guard is dropped or another
+    /// thread is marked.
     pub(crate) fn answering(self: &Arc<Self>) -> Answering {
-        let before = self.thread.swap(thread_mark(), Ordering::Relaxed);
-        Answering(Arc::clone(self), before)
+        Answering::new(self, |question| &question.declared)
     }
 
     /// Whether another thread answers it now.
     pub(crate) fn is_answered_elsewhere(&self) -> bool {
-        let thread = self.thread.load(Ordering::Relaxed);
+        let thread = match self.declared.load(Ordering::Relaxed) {
+            0 => self.caller.load(Ordering::Relaxed),
+            declared => declared,
+        };
         thread != 0 && thread != thread_mark()
     }
 
@@ -102,11 +114,31 @@ impl Drop for Question {
 
 /// Guard: the calling thread answers a question while it lives.
 #[derive(Debug)]
-pub struct Answering(Arc<Question>, usize);
+pub struct Answering {
+    question: Arc<Question>,
+    word: fn(&Question) -> &AtomicUsize,
+    /// The thread's mark, if this guard is the one that removes it.
+    mark: Option<usize>,
+}
+
+impl Answering {
+    fn new(question: &Arc<Question>, word: fn(&Question) -> &AtomicUsize) -> Answering {
+        let mark = thread_mark();
+        let before = word(question).swap(mark, Ordering::Relaxed);
+        Answering {
+            question: Arc::clone(question),
+            word,
+            mark: (before != mark).then_some(mark),
+        }
+    }
+}
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.thread.store(self.1, Ordering::Relaxed);
+        let Some(mark) = self.mark else { return };
+        let word = (self.word)(&self.question);
+        // Another thread's mark stays.
+        let _ = word.compare_exchange(mark, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

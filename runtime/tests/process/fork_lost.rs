@@ -157,6 +157,35 @@ fn a_function_whose_compile_waits_is_whole_in_the_child() {
     ) {
         return;
     }
+    fork_beside_compiles();
+}
+
+/// The thread that answers for the generator begins before the one that passed the question to it
+/// goes on.
+#[test]
+fn a_function_whose_compile_waits_on_one_processor_is_whole_in_the_child() {
+    if !in_own_process(
+        module_path!(),
+        "a_function_whose_compile_waits_on_one_processor_is_whole_in_the_child",
+    ) {
+        return;
+    }
+    // SAFETY: plain data, and calls about the calling thread, whose threads to come inherit the set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let processor = libc::sched_getcpu();
+        libc::CPU_SET(usize::try_from(processor).expect("a number"), &mut set);
+        assert_eq!(
+            libc::sched_setaffinity(0, size_of_val(&set), &raw const set),
+            0
+        );
+    }
+    fork_beside_compiles();
+}
+
+/// Forks while a compile on another thread waits for a generator, and calls the function in the
+/// child.
+fn fork_beside_compiles() {
     for _ in 0..10 {
         let jit = Jit::new().expect("a session");
         let held = Held::new();

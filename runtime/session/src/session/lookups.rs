@@ -62,7 +62,7 @@ impl Session {
             let question = Arc::clone(ask.question());
             self.guarded(|| {
                 let _inside = inside::set(Some(Arc::clone(&question)));
-                let _answering = question.answering();
+                let _calling = question.calling();
                 generator.generate(ask);
             });
             let answer = std::mem::replace(&mut *progress.lock(), Progress::Suspended);
