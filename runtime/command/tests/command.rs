@@ -35,6 +35,16 @@ fn uruk(folder: &Path, words: &str) -> (Option<i32>, String) {
     )
 }
 
+/// LLVM's objects stay until the process has ended, so nothing waits for a compile that uses them.
+#[test]
+fn the_end_of_a_program_does_not_wait_for_compiles_under_way() {
+    let (status, said) = uruk(&folder(), "run -vv program.ll");
+    assert_eq!(status, Some(7), "{said}");
+    // The log is there.
+    assert!(said.contains("DEBUG"), "{said}");
+    assert!(!said.contains("waits for compiles under way"), "{said}");
+}
+
 #[test]
 fn what_is_wrong_is_said_with_what_to_do() {
     let folder = folder();

@@ -35,6 +35,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::sync::{Arc, MutexGuard, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use tracing::debug;
 use uruk_base::locks::Cover;
 use uruk_base::sandbox;
 use uruk_codegen::fatal;
@@ -50,6 +51,10 @@ pub(crate) const LAST_COMPILES: Duration = Duration::from_secs(10);
 pub(crate) trait ForkMember: Send + Sync {
     /// Begins no more compiles without waiting callers.
     fn wind_down(&self);
+
+    /// Whether the end of the process must wait for compiles under way: LLVM's objects, which it
+    /// destroys, are in use. Of a program in the command they stay.
+    fn waits_at_exit(&self) -> bool;
 
     /// Ends compiles under way without waiting callers early. Others may be inside.
     fn interrupt(&self);
@@ -112,17 +117,21 @@ fn members() -> Vec<Arc<dyn ForkMember>> {
     held.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Makes the end of the process wait for background compiles. To be called when the first is about
-/// to begin: LLVM's objects made until then are destroyed after this runs. The command does not
-/// need it: it never destroys LLVM's objects.
+/// Makes the end of the process wait for background compiles, if there is a member then that needs
+/// it. To be called when the first is about to begin: LLVM's objects made until then are destroyed
+/// after this runs.
 pub(crate) fn wait_at_exit() {
     extern "C" fn at_exit() {
         let pass = enter();
         let members = members();
         members.iter().for_each(|member| member.wind_down());
+        let waits = members.iter().any(|member| member.waits_at_exit());
         drop(members);
         drop(pass);
-        settle(LAST_COMPILES);
+        if waits {
+            debug!("the end of the process waits for compiles under way");
+            settle(LAST_COMPILES);
+        }
     }
     static ONCE: Once = Once::new();
     // SAFETY: a function that lives as long as the process.

@@ -101,6 +101,10 @@ impl ForkMember for Session {
         self.speculation.close();
     }
 
+    fn waits_at_exit(&self) -> bool {
+        !self.is_program()
+    }
+
     fn interrupt(&self) {
         self.interrupt_jobs();
         self.tuning.interrupt();

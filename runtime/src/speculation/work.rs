@@ -64,9 +64,7 @@ pub(crate) fn start(speculation: &Arc<Speculation>) {
 
 /// Starts a thread.
 fn add(speculation: &Arc<Speculation>, number: usize) {
-    if !speculation.is_program() {
-        fork::wait_at_exit();
-    }
+    fork::wait_at_exit();
     let name = format!("uruk-ahead-{number}");
     if let Err(cause) = thread::spawn(
         name,

@@ -241,9 +241,7 @@ impl TierState {
         if jobs.workers >= self.background_jobs() {
             return;
         }
-        if !self.is_program() {
-            fork::wait_at_exit();
-        }
+        fork::wait_at_exit();
         jobs.workers += 1;
         let name = format!("uruk-opt-{}", jobs.workers - 1);
         drop(jobs);
