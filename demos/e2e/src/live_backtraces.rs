@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Runs the program natively and live: there until it saw native frames and new ones in one chain.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     let folder = bench.scratch("live-backtraces");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;

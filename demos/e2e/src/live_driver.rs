@@ -35,7 +35,7 @@ struct Folder<'b> {
 /// Builds in each way.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     let folder = fresh(bench, "live-driver")?;
     for name in ["main.c", "part.c", "part.h", "Makefile"] {

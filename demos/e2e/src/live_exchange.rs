@@ -57,7 +57,7 @@ impl<'b> Exchanged<'b> {
 /// The library takes none of these for its own.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_closed(bench: &Bench) -> Result<(), String> {
     let mut it = Exchanged::start(bench, "live-exchange-closed", &[])?;
     let twelve = it.object("twelve.o", &["-DNUMBER=12"])?;
@@ -80,7 +80,7 @@ pub fn judge_closed(bench: &Bench) -> Result<(), String> {
 /// the program is writable and executable.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_bitcode(bench: &Bench) -> Result<(), String> {
     let mut it = Exchanged::start(bench, "live-exchange-bitcode", &[])?;
     check_maps(&it.talk, false)?;

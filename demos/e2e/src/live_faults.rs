@@ -53,7 +53,7 @@ const RUNS: [(&[&str], Option<&str>); 14] = [
 /// Runs the program in each way, natively and live.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     let program = build(bench, "faults", &[])?;
     for (args, said) in RUNS {

@@ -43,7 +43,7 @@ const TOLD: [(&str, &str); 2] = [
 /// Runs each build natively and live.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     for (number, (program, library, with_bitcode)) in BUILDS.into_iter().enumerate() {
         let built = Built::build(bench, number, program, library)?;
@@ -177,7 +177,7 @@ impl Drop for Served {
 /// Exchanges a function of the library while the program runs, and goes back.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_swap(bench: &Bench) -> Result<(), String> {
     let built = Built::build(bench, BUILDS.len(), &[], &[])?;
     let fix = built.folder.join("fix.o");

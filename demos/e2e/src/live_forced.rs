@@ -122,7 +122,7 @@ impl Forced {
 /// Guided code of native functions is made by what was counted in them, and other code is not.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_counted(bench: &Bench) -> Result<(), String> {
     let folder = bench.scratch("live-counted");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Runs the program in each way.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     let folder = bench.scratch("live-libraries");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;

@@ -62,7 +62,7 @@ const FIELDS: [usize; 5] = [7, 8, 16, 24, 32];
 /// Hot functions are exchanged while a native function calls them.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_hot(bench: &Bench) -> Result<(), String> {
     let folder = fresh(bench, "live-locals-hot")?;
     let file = |name: &str| folder.join(name);
@@ -100,7 +100,7 @@ pub fn judge_hot(bench: &Bench) -> Result<(), String> {
 /// Functions that are called by their types are exchanged, and others are not.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_ways(bench: &Bench) -> Result<(), String> {
     let folder = fresh(bench, "live-locals-ways")?;
     for (number, level) in LEVELS.into_iter().enumerate() {
@@ -130,7 +130,7 @@ pub fn judge_ways(bench: &Bench) -> Result<(), String> {
 /// Damaged records are no records, and do no harm.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_damaged(bench: &Bench) -> Result<(), String> {
     let folder = fresh(bench, "live-locals-damaged")?;
     let program = ways(bench, "-O2", folder.join("whole"))?;

@@ -121,7 +121,7 @@ fn ignored(bench: &Bench, folder: &Path) -> Result<(), String> {
 /// `LD_PRELOAD` by hand.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     let folder = fresh(bench, "live-preload")?;
     let library = library(bench)?;

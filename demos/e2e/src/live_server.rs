@@ -58,7 +58,7 @@ struct Shared {
 /// Builds the server, loads it, and exchanges.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     let folder = bench.scratch("live-server");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -151,7 +151,7 @@ fn refusals(socket: &Path) -> Result<(), String> {
 /// exchanged and has no copy of it, nor for `main`, which waits for connections for ever.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_quiescent(bench: &Bench) -> Result<(), String> {
     let folder = bench.scratch("live-quiescent");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;

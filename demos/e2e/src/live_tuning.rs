@@ -24,7 +24,7 @@ const HEAD: &str = "uruk tuning 1\ncpu ";
 /// `uruk tune`.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge_native(bench: &Bench) -> Result<(), String> {
     let folder = fresh(bench, "live-tuning-native")?;
     let flags = ["-fno-inline-functions"];

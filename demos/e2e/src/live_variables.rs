@@ -60,7 +60,7 @@ const NATIVE: [(&str, &str); 8] = [
 /// Runs the program natively and live.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// The failure, in words.
 pub fn judge(bench: &Bench) -> Result<(), String> {
     let folder = bench.scratch("live-variables");
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;

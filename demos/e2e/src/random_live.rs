@@ -16,7 +16,7 @@ const LEVELS: [&str; 3] = ["-O1", "-O2", "-O3"];
 /// Builds a program of a seed without inlining, which would leave few calls, and runs it natively and live.
 ///
 /// # Errors
-/// What differs, in words.
+/// The difference, in words.
 pub(crate) fn judge(bench: &Bench, source: &Path, include: &Path, seed: u64) -> Result<(), String> {
     let folder = source.parent().unwrap_or(source);
     let level = LEVELS[(seed % LEVELS.len() as u64) as usize];

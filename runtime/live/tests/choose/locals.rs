@@ -5,7 +5,7 @@ use uruk_live::choose::Fate;
 use uruk_live::program::symbols::PlaceKind;
 
 use super::fate;
-use super::program::{Program, chosen, function};
+use super::program::{Program, caller_and_inner, chosen, function};
 
 #[test]
 fn local_functions_that_are_never_inlined_and_take_all_arguments_have_native_code() {
@@ -56,14 +56,7 @@ fn local_functions_that_are_never_inlined_and_take_all_arguments_have_native_cod
 
 #[test]
 fn local_functions_that_the_compiler_recorded_have_native_code() {
-    let caller = FunctionInfo {
-        functions: vec![1],
-        ..function("caller")
-    };
-    let inner = FunctionInfo {
-        local: true,
-        ..function("inner")
-    };
+    let [caller, inner] = caller_and_inner();
     let program = || Program {
         recorded: ["inner"].into(),
         unmentioned: [96].into(),

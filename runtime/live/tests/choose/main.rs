@@ -9,7 +9,7 @@ use uruk::live::rebound::{FunctionInfo, Keep, PlainType, VariableChoice, Variabl
 use uruk_live::choose::{Fate, Outcome, Reason};
 use uruk_live::program::symbols::PlaceKind;
 
-use program::{Program, chosen, function, variable};
+use program::{Program, caller_and_inner, chosen, function, variable};
 
 fn fate<'o>(outcome: &'o Outcome, name: &str) -> &'o Fate {
     let found = outcome.functions.iter().find(|chosen| chosen.name == name);
@@ -64,14 +64,7 @@ fn a_byte_that_may_be_a_flag_is_not_trusted() {
 
 #[test]
 fn local_functions_that_nobody_points_to_go_with_their_callers() {
-    let caller = FunctionInfo {
-        functions: vec![1],
-        ..function("caller")
-    };
-    let inner = FunctionInfo {
-        local: true,
-        ..function("inner")
-    };
+    let [caller, inner] = caller_and_inner();
     let program = Program::default()
         .with("caller", PlaceKind::Function, 64)
         .with("inner", PlaceKind::Function, 96);

@@ -137,6 +137,19 @@ impl Known for Program {
     }
 }
 
+/// A function, and a local one that only it calls.
+pub(crate) fn caller_and_inner() -> [FunctionInfo; 2] {
+    let caller = FunctionInfo {
+        functions: vec![1],
+        ..function("caller")
+    };
+    let inner = FunctionInfo {
+        local: true,
+        ..function("inner")
+    };
+    [caller, inner]
+}
+
 pub(crate) fn function(name: &str) -> FunctionInfo {
     FunctionInfo {
         name: name.to_owned(),
