@@ -20,23 +20,18 @@ use crate::anatomy::{Anatomy, Code, Facts};
 use crate::frame::{Kind, Variable};
 use crate::rooms::Uses;
 
-/// Computes which variables hold a pointer without aliases.
-pub(crate) fn alone(anatomy: &Anatomy, variables: &[Variable]) -> Vec<bool> {
-    let is_alone = |variable: &Variable| {
-        let value = variable.value;
-        match (variable.kind, anatomy.maker(value)) {
-            (Kind::Value, None) => is_promised(anatomy, value) && stays(anatomy, value, true),
-            (Kind::Value, Some(made)) => {
-                let it = anatomy.at(made);
-                it.code == Code::Alloca
-                    && !it.facts.has(Facts::COUNTED)
-                    && stays(anatomy, value, true)
-            }
-            (Kind::Scalar, Some(_)) => holds(anatomy, value),
-            _ => false,
+/// Whether a variable of a body holds a pointer without aliases.
+pub fn is_alone(anatomy: &Anatomy, variable: &Variable) -> bool {
+    let value = variable.value;
+    match (variable.kind, anatomy.maker(value)) {
+        (Kind::Value, None) => is_promised(anatomy, value) && stays(anatomy, value, true),
+        (Kind::Value, Some(made)) => {
+            let it = anatomy.at(made);
+            it.code == Code::Alloca && !it.facts.has(Facts::COUNTED) && stays(anatomy, value, true)
         }
-    };
-    variables.iter().map(is_alone).collect()
+        (Kind::Scalar, Some(_)) => holds(anatomy, value),
+        _ => false,
+    }
 }
 
 /// Whether a value is a `noalias` parameter.

@@ -10,7 +10,6 @@ use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHasher;
 
-use crate::alone::alone;
 use crate::anatomy::{Anatomy, Carried, Code, Facts, NONE};
 use crate::graph::Graph;
 use crate::reasons::Reason;
@@ -65,8 +64,6 @@ pub struct Frame {
     stacks: Vec<u32>,
     /// Variables that may hold a number that is valid in one version only.
     numbered: Vec<u32>,
-    /// By variable: whether it holds a pointer without aliases.
-    alone: Vec<bool>,
     words: usize,
     /// Variables that are live behind the phis of each block.
     live: Vec<u64>,
@@ -141,7 +138,6 @@ impl Frame {
         }
         let mut frame = Frame {
             numbered: reading.numbered(&places)?,
-            alone: alone(anatomy, &variables),
             variables,
             places,
             words,
@@ -188,11 +184,6 @@ impl Frame {
         derived.is_some_and(|&it| it != NONE)
     }
 
-    /// Whether a variable holds a pointer without aliases.
-    pub fn is_alone(&self, variable: u32) -> bool {
-        self.alone[variable as usize]
-    }
-
     /// Whether an `alloca` holds saved stack pointers.
     pub fn is_stack(&self, value: u32) -> bool {
         self.stacks.contains(&value)
@@ -208,7 +199,23 @@ impl Frame {
     /// The fingerprint of the body and its variables, which is equal in another copy.
     fn sign(&self, anatomy: &Anatomy) -> u64 {
         let mut hasher = FxHasher::default();
+        let mut put = |code: Code, kind: Option<Kind>| {
+            // One word for most instructions.
+            let (kind, bytes) = match kind {
+                None => (0, 0),
+                Some(Kind::Value) => (1, 0),
+                Some(Kind::Stored) => (2, 0),
+                Some(Kind::Scalar) => (3, 0),
+                Some(Kind::Bytes(bytes)) => (4, bytes),
+                Some(Kind::Kept { bytes, alone }) => (5 + u64::from(alone), bytes),
+            };
+            hasher.write_u64(code as u64 | kind << 8);
+            if bytes != 0 {
+                hasher.write_u64(bytes);
+            }
+        };
         for block in &anatomy.blocks {
+            put(Code::Nothing, None);
             for at in block.clone() {
                 let it = anatomy.at(at);
                 let mut code = it.code;
@@ -217,16 +224,13 @@ impl Frame {
                 }
                 if it.facts.has(Facts::FUSED) {
                     // The product is used in its block only.
-                    (Code::Mul as u8).hash(&mut hasher);
-                    None::<Kind>.hash(&mut hasher);
+                    put(Code::Mul, None);
                     code = Code::Add;
                 }
-                (code as u8).hash(&mut hasher);
                 let place = self.places[anatomy.value(at) as usize];
                 let variable = self.variables.get(place as usize);
-                variable.map(|it| it.kind).hash(&mut hasher);
+                put(code, variable.map(|it| it.kind));
             }
-            0xff_u8.hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -237,11 +241,22 @@ impl Frame {
         let done = self.read_blocks(anatomy, blocks);
         let mut live = Sets::new(self.words, blocks);
         let mut before = vec![0u64; self.words];
+        // Times, in evaluated blocks: a block is evaluated again after a successor changed.
+        let mut now = 1u32;
+        let mut evaluated = vec![0u32; blocks];
+        let mut altered = vec![1u32; blocks];
         let mut changed = true;
         while std::mem::take(&mut changed) {
             for index in (0..blocks as u32).rev() {
+                let last = evaluated[index as usize];
+                let successors = graph.successors(index);
+                if last != 0 && successors.iter().all(|&it| altered[it as usize] <= last) {
+                    continue;
+                }
+                now += 1;
+                evaluated[index as usize] = now;
                 before.copy_from_slice(done.at_end.row(index));
-                for &next in graph.successors(index) {
+                for &next in successors {
                     let rows = live.row(next).iter().zip(done.phis.row(next));
                     for (word, (live, phis)) in before.iter_mut().zip(rows) {
                         *word |= live & !phis;
@@ -252,8 +267,13 @@ impl Frame {
                     *word = used | (*word & !defined);
                 }
                 let row = live.row_mut(index);
-                changed |= row != &before[..];
-                row.copy_from_slice(&before);
+                if row != &before[..] {
+                    changed = true;
+                    // A block that leads to itself is behind its own change.
+                    now += 1;
+                    altered[index as usize] = now;
+                    row.copy_from_slice(&before);
+                }
             }
         }
         self.leave_out_unmet(graph, &done.mentioned, &mut live);

@@ -37,6 +37,7 @@ mod numbers;
 pub mod reasons;
 mod rooms;
 
+pub use alone::is_alone;
 pub use anatomy::{Anatomy, Carried, Code, Facts, Form, Instruction, NONE, Room, Simple};
 pub use frame::{COPIED_BYTES, Crossing, Frame, Kind, Variable};
 pub use graph::{Graph, Loop, around};

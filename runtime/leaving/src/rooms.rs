@@ -153,17 +153,18 @@ impl<'a> Reading<'a> {
     fn beyond(&self) -> Vec<bool> {
         let anatomy = self.anatomy;
         let mut beyond = vec![false; anatomy.values()];
-        for at in 0..anatomy.instructions.len() as u32 {
-            let is_phi = anatomy.at(at).code == Code::Phi;
-            beyond[anatomy.value(at) as usize] |= is_phi;
-            let block = anatomy.block_of(at);
-            for &operand in anatomy.operands_of(at).iter().filter(|&&it| it != NONE) {
-                let goes = match anatomy.maker(operand) {
-                    Some(made) => is_phi || anatomy.block_of(made) != block,
-                    None => true,
-                };
-                if let (true, Some(beyond)) = (goes, beyond.get_mut(operand as usize)) {
-                    *beyond = true;
+        let parameters = anatomy.parameters.len();
+        for (block, range) in (0..).zip(&anatomy.blocks) {
+            for at in range.clone() {
+                let is_phi = anatomy.at(at).code == Code::Phi;
+                beyond[anatomy.value(at) as usize] |= is_phi;
+                for &operand in anatomy.operands_of(at) {
+                    // No value: it is out of range.
+                    let Some(beyond) = beyond.get_mut(operand as usize) else {
+                        continue;
+                    };
+                    let made = (operand as usize).checked_sub(parameters);
+                    *beyond |= is_phi || made.is_none_or(|it| anatomy.block_of(it as u32) != block);
                 }
             }
         }
@@ -178,24 +179,29 @@ impl<'a> Reading<'a> {
         let mut variables: Vec<Variable> = Vec::new();
         let mut places = vec![NONE; anatomy.values()];
         let mut rooms = self.rooms.iter().peekable();
-        for value in 0..anatomy.values() as u32 {
-            let kind = match (rooms.peek(), anatomy.maker(value)) {
-                (Some(&&(room, kind)), _) if room == value => {
+        let parameters = anatomy.parameters.len();
+        for (value, &is_beyond) in beyond.iter().enumerate() {
+            let kind = match rooms.peek() {
+                Some(&&(room, kind)) if room as usize == value => {
                     rooms.next();
                     kind
                 }
-                _ if !beyond[value as usize] => continue,
-                (_, None) => value_kind(anatomy.parameters[value as usize].carried)?,
-                (_, Some(made)) => {
-                    let derived = self.derived.get(value as usize);
-                    if derived.is_some_and(|&it| it != NONE) || self.stacks.contains(&value) {
+                _ if !is_beyond => continue,
+                _ if value < parameters => value_kind(anatomy.parameters[value].carried)?,
+                _ => {
+                    let derived = self.derived.get(value);
+                    let is_derived = derived.is_some_and(|&it| it != NONE);
+                    if is_derived || self.stacks.contains(&(value as u32)) {
                         continue;
                     }
-                    value_kind(self.result_of(made))?
+                    value_kind(self.result_of((value - parameters) as u32))?
                 }
             };
-            places[value as usize] = variables.len() as u32;
-            variables.push(Variable { value, kind });
+            places[value] = variables.len() as u32;
+            variables.push(Variable {
+                value: value as u32,
+                kind,
+            });
         }
         Ok((variables, places))
     }

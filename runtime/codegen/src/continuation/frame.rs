@@ -3,8 +3,8 @@
 
 use inkwell::llvm_sys::core::{LLVMGetAllocatedType, LLVMTypeOf};
 use rustc_hash::FxHashMap;
+use uruk_leaving::{Anatomy, Graph, Reason, is_alone};
 pub(crate) use uruk_leaving::{Crossing, Kind};
-use uruk_leaving::{Graph, Reason};
 
 use super::anatomy::DescribedBody;
 use crate::handles::{TypeRef, ValueRef};
@@ -23,6 +23,7 @@ pub(crate) struct Variable<'m> {
 pub(crate) struct Frame<'m> {
     pub(crate) variables: Vec<Variable<'m>>,
     found: uruk_leaving::Frame,
+    anatomy: Anatomy,
     numbers: FxHashMap<ValueRef<'m>, u32>,
 }
 
@@ -56,6 +57,7 @@ impl<'m> Frame<'m> {
         Frame {
             variables: variables.collect(),
             found,
+            anatomy: told.anatomy,
             numbers: told.numbers,
         }
     }
@@ -84,7 +86,7 @@ impl<'m> Frame<'m> {
 
     /// True for a variable that holds a pointer nothing else leads to.
     pub(crate) fn is_alone(&self, variable: u32) -> bool {
-        self.found.is_alone(variable)
+        is_alone(&self.anatomy, &self.found.variables[variable as usize])
     }
 
     /// True for an `alloca` that holds saved stack pointers.
