@@ -279,8 +279,16 @@ impl Anatomy {
 
     /// Begins the next block.
     pub fn begin_block(&mut self) {
+        self.end_block();
         let at = self.instructions.len() as u32;
         self.blocks.push(at..at);
+    }
+
+    fn end_block(&mut self) {
+        let end = self.instructions.len() as u32;
+        if let Some(block) = self.blocks.last_mut() {
+            block.end = end;
+        }
     }
 
     /// Adds an operand of the next instruction: the number of a value, or [`NONE`].
@@ -306,10 +314,6 @@ impl Anatomy {
             operands: self.operands.len() as u32,
             edges: self.edges.len() as u32,
         });
-        let end = self.instructions.len() as u32;
-        if let Some(block) = self.blocks.last_mut() {
-            block.end = end;
-        }
     }
 
     /// Marks the next instruction as an `alloca` of the entry with a constant element count.
@@ -323,6 +327,7 @@ impl Anatomy {
 
     /// Finds the users. Call it after everything was added.
     pub fn finish(&mut self) {
+        self.end_block();
         let values = self.parameters.len() + self.instructions.len();
         self.starts.clear();
         self.starts.resize(values + 2, 0);

@@ -79,49 +79,81 @@ pub struct Crossing {
     pub fingerprint: u64,
 }
 
-/// The sets of all blocks, as rows of words.
+/// Sets of variables of each block, as rows of words: the rows of one block lie side by side.
 struct Sets {
     words: usize,
     rows: Vec<u64>,
 }
 
+/// The sets of a block.
+#[derive(Clone, Copy)]
+enum Set {
+    /// Live behind its phis: the result.
+    Live,
+    /// Used before they are defined.
+    Used,
+    Defined,
+    /// Its phis.
+    Phis,
+    /// Used by phis of successors.
+    AtEnd,
+    /// Mentioned; filled if an `alloca` escapes.
+    Mentioned,
+}
+
+/// Number of sets of a block.
+const SETS: usize = 6;
+
 impl Sets {
     fn new(words: usize, blocks: usize) -> Sets {
-        let rows = vec![0; words * blocks];
+        let rows = vec![0; SETS * words * blocks];
         Sets { words, rows }
     }
 
-    fn row(&self, block: u32) -> &[u64] {
-        let at = block as usize * self.words;
-        &self.rows[at..at + self.words]
+    /// The index of the first word of a set.
+    fn start(&self, block: u32, set: Set) -> usize {
+        (block as usize * SETS + set as usize) * self.words
     }
 
-    fn row_mut(&mut self, block: u32) -> &mut [u64] {
-        let at = block as usize * self.words;
-        &mut self.rows[at..at + self.words]
-    }
-
-    fn put(&mut self, block: u32, variable: u32) {
-        let at = block as usize * self.words + variable as usize / 64;
+    fn put(&mut self, block: u32, set: Set, variable: u32) {
+        let at = self.start(block, set) + variable as usize / 64;
         self.rows[at] |= 1 << (variable % 64);
     }
 
-    fn has(&self, block: u32, variable: u32) -> bool {
-        let at = block as usize * self.words + variable as usize / 64;
+    fn has(&self, block: u32, set: Set, variable: u32) -> bool {
+        let at = self.start(block, set) + variable as usize / 64;
         self.rows[at] >> (variable % 64) & 1 != 0
     }
-}
 
-/// The uses and definitions of variables in blocks.
-struct Done {
-    /// Used before they are defined.
-    used: Sets,
-    defined: Sets,
-    /// Phis of the block.
-    phis: Sets,
-    /// Used by phis of successors.
-    at_end: Sets,
-    mentioned: Sets,
+    /// The sets of a block, side by side.
+    fn block(&self, block: u32) -> &[u64] {
+        let own = self.start(block, Set::Live);
+        &self.rows[own..own + SETS * self.words]
+    }
+
+    /// Evaluates liveness of one block, in a row of its own; whether it changed.
+    fn evaluate(&mut self, block: u32, successors: &[u32], live: &mut [u64]) -> bool {
+        let words = live.len();
+        let row = |set: Set| set as usize * words..(set as usize + 1) * words;
+        live.copy_from_slice(&self.block(block)[row(Set::AtEnd)]);
+        for &next in successors {
+            let sets = self.block(next);
+            let (next, phis) = (&sets[row(Set::Live)], &sets[row(Set::Phis)]);
+            for (word, live) in live.iter_mut().enumerate() {
+                *live |= next[word] & !phis[word];
+            }
+        }
+        let own = self.start(block, Set::Live);
+        let sets = &mut self.rows[own..own + SETS * words];
+        let mut changed = false;
+        for (word, &live) in live.iter().enumerate() {
+            let used = sets[Set::Used as usize * words + word];
+            let live = used | live & !sets[Set::Defined as usize * words + word];
+            changed |= sets[word] != live;
+            sets[word] = live;
+        }
+        changed
+    }
 }
 
 impl Frame {
@@ -238,11 +270,12 @@ impl Frame {
     /// Solves liveness behind the phis of each block.
     fn solve(&self, anatomy: &Anatomy, graph: &Graph) -> Vec<u64> {
         let blocks = graph.len();
-        let done = self.read_blocks(anatomy, blocks);
-        let mut live = Sets::new(self.words, blocks);
-        let mut before = vec![0u64; self.words];
+        let leaving = (0..self.variables.len() as u32).filter(|&it| self.leaves(it));
+        let leaving: Vec<u32> = leaving.collect();
+        let mut sets = self.read_blocks(anatomy, blocks, !leaving.is_empty());
         // Times, in evaluated blocks: a block is evaluated again after a successor changed.
         let mut now = 1u32;
+        let mut row = vec![0; self.words];
         let mut evaluated = vec![0u32; blocks];
         let mut altered = vec![1u32; blocks];
         let mut changed = true;
@@ -255,100 +288,100 @@ impl Frame {
                 }
                 now += 1;
                 evaluated[index as usize] = now;
-                before.copy_from_slice(done.at_end.row(index));
-                for &next in successors {
-                    let rows = live.row(next).iter().zip(done.phis.row(next));
-                    for (word, (live, phis)) in before.iter_mut().zip(rows) {
-                        *word |= live & !phis;
-                    }
-                }
-                let rows = done.used.row(index).iter().zip(done.defined.row(index));
-                for (word, (used, defined)) in before.iter_mut().zip(rows) {
-                    *word = used | (*word & !defined);
-                }
-                let row = live.row_mut(index);
-                if row != &before[..] {
+                if sets.evaluate(index, successors, &mut row) {
                     changed = true;
                     // A block that leads to itself is behind its own change.
                     now += 1;
                     altered[index as usize] = now;
-                    row.copy_from_slice(&before);
                 }
             }
         }
-        self.leave_out_unmet(graph, &done.mentioned, &mut live);
-        live.rows
+        if !leaving.is_empty() {
+            self.leave_out_unmet(graph, &leaving, &mut sets);
+        }
+        let of_block = sets.rows.chunks_exact(SETS * self.words.max(1));
+        of_block
+            .flat_map(|rows| &rows[..self.words])
+            .copied()
+            .collect()
     }
 
-    fn read_blocks(&self, anatomy: &Anatomy, blocks: usize) -> Done {
-        let sets = || Sets::new(self.words, blocks);
-        let mut done = Done {
-            used: sets(),
-            defined: sets(),
-            phis: sets(),
-            at_end: sets(),
-            mentioned: sets(),
-        };
+    /// Finds uses and definitions; where variables are mentioned, if `mentions`.
+    fn read_blocks(&self, anatomy: &Anatomy, blocks: usize, mentions: bool) -> Sets {
+        let mut sets = Sets::new(self.words, blocks);
         for (block, index) in anatomy.blocks.iter().zip(0u32..) {
             for at in block.clone() {
                 let place = self.place(anatomy.value(at));
                 let place = place.filter(|&it| self.is_value(it));
                 if anatomy.at(at).code == Code::Phi {
-                    place.inspect(|&it| done.phis.put(index, it));
+                    place.inspect(|&it| sets.put(index, Set::Phis, it));
                     for (value, from) in anatomy.incoming(at) {
                         if let Some(it) = self.mentioned(value) {
-                            done.at_end.put(from, it);
-                            done.mentioned.put(from, it);
+                            sets.put(from, Set::AtEnd, it);
+                            sets.put(from, Set::Mentioned, it);
                         }
                     }
                     continue;
                 }
                 self.events(anatomy, at, |it, defines| match defines {
-                    true => done.defined.put(index, it),
+                    true => sets.put(index, Set::Defined, it),
                     false => {
-                        done.mentioned.put(index, it);
-                        if !done.defined.has(index, it) {
-                            done.used.put(index, it);
+                        if mentions {
+                            sets.put(index, Set::Mentioned, it);
+                        }
+                        if !sets.has(index, Set::Defined, it) {
+                            sets.put(index, Set::Used, it);
                         }
                     }
                 });
-                place.inspect(|&it| done.defined.put(index, it));
+                place.inspect(|&it| sets.put(index, Set::Defined, it));
             }
         }
-        done
+        sets
     }
 
     /// Removes escaped `alloca`s that no path to a block mentions: no pointer to them can exist
     /// there.
-    fn leave_out_unmet(&self, graph: &Graph, mentioned: &Sets, live: &mut Sets) {
-        let mut leaving = vec![0u64; self.words];
-        for at in (0..self.variables.len()).filter(|&it| self.leaves(it as u32)) {
-            leaving[at / 64] |= 1 << (at % 64);
+    fn leave_out_unmet(&self, graph: &Graph, leaving: &[u32], sets: &mut Sets) {
+        let words = self.words;
+        let mut mask = vec![0u64; words];
+        for &at in leaving {
+            mask[at as usize / 64] |= 1 << (at % 64);
         }
-        if leaving.iter().all(|&word| word == 0) {
-            return;
-        }
-        let blocks = graph.len();
-        let mut met = Sets::new(self.words, blocks);
-        let mut behind = vec![0u64; self.words];
+        let mut met = vec![0u64; words * graph.len()];
+        let mut behind = vec![0u64; words];
+        // Blocks whose row changed since it was passed on.
+        let mut open = vec![true; graph.len()];
         let mut changed = true;
         while std::mem::take(&mut changed) {
-            for index in 0..blocks as u32 {
-                let rows = met.row(index).iter().zip(mentioned.row(index));
-                for (word, (met, mentioned)) in behind.iter_mut().zip(rows) {
-                    *word = met | mentioned;
+            for index in 0..graph.len() {
+                if !std::mem::take(&mut open[index]) {
+                    continue;
                 }
-                for &next in graph.successors(index) {
-                    for (met, word) in met.row_mut(next).iter_mut().zip(&behind) {
-                        changed |= *word & !*met != 0;
-                        *met |= word;
+                let mentioned = sets.start(index as u32, Set::Mentioned);
+                let mentioned = &sets.rows[mentioned..mentioned + words];
+                let own = &met[index * words..(index + 1) * words];
+                for (word, behind) in behind.iter_mut().enumerate() {
+                    *behind = (own[word] | mentioned[word]) & mask[word];
+                }
+                for &next in graph.successors(index as u32) {
+                    let next = next as usize;
+                    let row = &mut met[next * words..(next + 1) * words];
+                    let mut more = false;
+                    for (met, behind) in row.iter_mut().zip(&behind) {
+                        more |= behind & !*met != 0;
+                        *met |= behind;
                     }
+                    open[next] |= more;
+                    changed |= more;
                 }
             }
         }
-        let rows = live.rows.iter_mut().zip(&met.rows);
-        for ((live, met), leaving) in rows.zip(leaving.iter().cycle()) {
-            *live &= met | !leaving;
+        for index in 0..graph.len() {
+            let live = sets.start(index as u32, Set::Live);
+            for word in 0..words {
+                sets.rows[live + word] &= met[index * words + word] | !mask[word];
+            }
         }
     }
 
@@ -380,7 +413,7 @@ impl Frame {
             self.mentioned(value).inspect(|&it| each(it, false));
             return each(place, true);
         }
-        let is_marker = it.meaning.is_marker();
+        let is_marker = it.code == Code::Call && it.meaning.is_marker();
         for &operand in operands {
             match self.mentioned(operand) {
                 Some(place) if is_marker && self.leaves(place) => {}
