@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::dylib::Dylib;
 use crate::error::SessionError;
-use crate::inside::{self, Answering, Question};
+use crate::inside::{Answering, Behalf, Question};
 use crate::job::Job;
 use crate::lookup::{LookupKind, Need};
 use crate::number::GeneratorId;
@@ -132,7 +132,7 @@ impl GeneratorRequest {
     /// own answer is then an error, instead of an endless wait. Within [`Generator::generate`] the
     /// scope is set already.
     pub fn scope<R>(&self, work: impl FnOnce() -> R) -> R {
-        let _inside = inside::set(Some(Arc::clone(&self.question)));
+        let _working = Behalf::of(&self.question).enter();
         work()
     }
 

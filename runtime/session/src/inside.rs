@@ -10,10 +10,15 @@
 //! A question also knows the thread that is about to answer it: in a child forked by another
 //! thread, it is never answered ([`Session::give_up_lost`](crate::Session::give_up_lost)).
 //!
+//! Work of an embedder that takes turns, as replacements do, has an owner's number. It is inherited
+//! in the same way, through the questions of its lookups: who works for an owner must not wait until
+//! the owner is done.
+//!
 //! Invariant: a chain of questions has no cycle, as a question is created after the one it is on
 //! behalf of.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,6 +39,8 @@ pub(crate) struct Question {
     /// Whether the lookup bypassed the queue: it is made on behalf of the one inside.
     pub nested: bool,
     outer: Option<Arc<Question>>,
+    /// The owner's number of the work that it belongs to; 0 if there is none.
+    owner: u64,
     /// Whether it was answered. Relaxed: written and read under the session's lock.
     over: AtomicBool,
     /// The mark of the thread that calls the generator, and of the last one that declared to answer;
@@ -45,20 +52,21 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// A new, unanswered question, asked on behalf of `outer`.
+    /// A new, unanswered question, asked on behalf of another.
     pub(crate) fn new(
         id: GeneratorId,
         shared: &Arc<DylibShared>,
         symbols: Vec<Symbol>,
         nested: bool,
-        outer: Option<Arc<Question>>,
+        behalf: Behalf,
     ) -> Question {
         Question {
             id,
             shared: Arc::clone(shared),
             symbols,
             nested,
-            outer,
+            outer: behalf.question,
+            owner: behalf.owner,
             over: AtomicBool::new(false),
             caller: AtomicUsize::new(0),
             declared: AtomicUsize::new(0),
@@ -145,44 +153,76 @@ impl Drop for Answering {
 thread_local! {
     /// Never dropped: handlers of `atexit` and last destructors of threads may look names up. It is
     /// empty outside of an answer.
-    static INSIDE: ManuallyDrop<RefCell<Option<Arc<Question>>>> =
-        const { ManuallyDrop::new(RefCell::new(None)) };
+    static INSIDE: ManuallyDrop<RefCell<Behalf>> =
+        const { ManuallyDrop::new(RefCell::new(Behalf::OWN)) };
 }
 
-/// The question that a thread works for, to be passed to another thread that does part of the work.
+/// The question and the owner that a thread works for, to be passed to another thread that does part
+/// of the work.
 #[derive(Clone, Debug)]
-pub struct Behalf(Option<Arc<Question>>);
+pub struct Behalf {
+    pub(crate) question: Option<Arc<Question>>,
+    owner: u64,
+}
+
+/// Guard that restores the work of the calling thread before it.
+#[derive(Debug)]
+pub struct Working {
+    before: Behalf,
+    /// Another thread has work of its own.
+    _here: PhantomData<*const ()>,
+}
 
 impl Behalf {
+    /// Work of the thread itself.
+    const OWN: Behalf = Behalf {
+        question: None,
+        owner: 0,
+    };
+
     /// That of the calling thread.
     pub fn now() -> Behalf {
-        Behalf(now())
+        INSIDE.with(|inside| inside.borrow().clone())
+    }
+
+    /// That of an answer to a question.
+    pub(crate) fn of(question: &Arc<Question>) -> Behalf {
+        Behalf {
+            question: Some(Arc::clone(question)),
+            owner: question.owner,
+        }
+    }
+
+    /// The same question, for the owner with this number; 0: for none.
+    #[must_use]
+    pub fn owned(self, owner: u64) -> Behalf {
+        Behalf { owner, ..self }
+    }
+
+    /// The owner's number; 0 if there is none.
+    pub fn owner(&self) -> u64 {
+        self.owner
+    }
+
+    /// Makes the calling thread work on this behalf until the guard is dropped.
+    pub fn enter(self) -> Working {
+        Working {
+            before: INSIDE.with(|inside| inside.replace(self)),
+            _here: PhantomData,
+        }
     }
 
     /// Does `work` on behalf of this question: a lookup in it that needs the answer which it is
     /// made for is an error, instead of an endless wait.
     pub fn scope<R>(self, work: impl FnOnce() -> R) -> R {
-        let _inside = set(self.0);
+        let _working = self.enter();
         work()
     }
 }
 
-/// The question this thread works for.
-pub(crate) fn now() -> Option<Arc<Question>> {
-    INSIDE.with(|inside| inside.borrow().clone())
-}
-
-/// Makes this thread work for another question until the guard is dropped.
-pub(crate) fn set(question: Option<Arc<Question>>) -> Inside {
-    Inside(INSIDE.with(|inside| inside.replace(question)))
-}
-
-/// Guard that restores the previous question.
-pub(crate) struct Inside(Option<Arc<Question>>);
-
-impl Drop for Inside {
+impl Drop for Working {
     fn drop(&mut self) {
-        let before = self.0.take();
+        let before = std::mem::replace(&mut self.before, Behalf::OWN);
         // The last reference is dropped after the thread-local was released.
         let _last = INSIDE.with(|inside| inside.replace(before));
     }

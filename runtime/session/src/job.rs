@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::error::SessionError;
 use crate::flags::Flags;
-use crate::inside::Question;
+use crate::inside::Behalf;
 use crate::lookup::{Completion, LookupKind, LookupResult, Missing, Need, Promise, Required};
 use crate::number::{DylibId, GeneratorId};
 use crate::pool::Waiter;
@@ -37,7 +37,7 @@ pub(crate) struct Job {
     /// Whether it bypasses the next generator's queue, where it would wait for itself.
     pub past: bool,
     /// The generator question on behalf of which it is made.
-    pub inside: Option<Arc<Question>>,
+    pub inside: Behalf,
     pub outcome: Outcome,
 }
 

@@ -69,7 +69,7 @@ pub use dylib::Dylib;
 pub use error::{Names, SessionError};
 pub use flags::{Flags, SymbolState};
 pub use generator::{Generator, GeneratorRequest};
-pub use inside::{Answering, Behalf};
+pub use inside::{Answering, Behalf, Working};
 pub use lookup::query::Lookup;
 pub use lookup::{Found, LookupFuture, LookupKind, LookupResult, Missing, Need, Required};
 pub use number::{DylibId, GeneratorId, TrackerKey};

@@ -15,7 +15,7 @@ use uruk_base::locks::{Covered, ranks};
 
 use crate::error::SessionError;
 use crate::gate::InsideGate;
-use crate::inside;
+use crate::inside::Behalf;
 use crate::number::DylibId;
 use crate::pool::{Pool, PoolConfig};
 use crate::resource::TrackerEvent;
@@ -196,9 +196,9 @@ impl Session {
 
     /// Starts a task, on behalf of the question this thread works for.
     pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
-        let question = inside::now();
+        let behalf = Behalf::now();
         self.0.pool.spawn(move || {
-            let _inside = inside::set(question);
+            let _working = behalf.enter();
             // The thread that runs it may lack a cover.
             let _covered = Covered::ensure();
             work();

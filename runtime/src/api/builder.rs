@@ -340,7 +340,8 @@ impl JitBuilder {
         self
     }
 
-    /// Adds a listener that receives every [`Event`].
+    /// Adds a listener that receives every [`Event`]. A panic of it fails the work that the event
+    /// is about, as a panic of that work does.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};

@@ -287,6 +287,9 @@ impl Jit {
     /// # Ok::<(), uruk::Error>(())
     /// ```
     ///
+    /// Constructors that another thread has begun to run by this function may not be over when it
+    /// returns.
+    ///
     /// # Safety
     /// As calling any function of the modules.
     ///

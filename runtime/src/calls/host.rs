@@ -19,6 +19,7 @@
 
 use std::any::Any;
 use std::fmt::Write;
+use std::mem::needs_drop;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -154,8 +155,8 @@ macro_rules! host_functions {
                 {
                     let result = {
                         let _covered = Covered::begin();
-                        // SAFETY: a type without a size, a value of which was given to `into_host`
-                        // and not dropped.
+                        // SAFETY: a type without a size, a value of which was given to `into_host`;
+                        // its drop does nothing.
                         let f = unsafe { NonNull::<F>::dangling().as_ref() };
                         f($($name),*).into_value()
                     };
@@ -185,12 +186,12 @@ macro_rules! host_functions {
                     result: R::Value::value_type(),
                     parameters: vec![$($ty::value_type()),*],
                 };
-                let code = match size_of::<F>() {
-                    0 => {
-                        std::mem::forget(self);
+                let has_state = size_of::<F>() != 0 || needs_drop::<F>();
+                let code = match has_state {
+                    false => {
                         HostCode::At(direct::<F, R, $($ty),*> as *const () as u64)
                     }
-                    _ => {
+                    true => {
                         let state = Arc::new(self);
                         HostCode::With {
                             address: with_state::<F, R, $($ty),*> as *const () as u64,

@@ -1,8 +1,8 @@
 //! Threads for code of embedders that was requested where it may not run: by a worker, which
 //! answers first calls and must not wait for one.
 //!
-//! Their number follows the tasks; an idle one stays for a while. Each task may wait for any other,
-//! so none waits for a thread.
+//! Their number follows the tasks; one that finds no task for a second ends. Each task may wait for
+//! any other, so none waits for a thread.
 //!
 //! They are threads of the runtime (`fork::thread`): all signals are blocked there. They are not in
 //! the child of a fork, where tasks that had not begun get new ones.
@@ -26,6 +26,9 @@ type Task = Box<dyn FnOnce() + Send>;
 thread_local! {
     static HAND: Cell<bool> = const { Cell::new(false) };
 }
+
+/// How long a thread waits for a task before it ends.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Whether the calling thread is one of the runtime's that must not run an embedder's code.
 pub(crate) fn is_worker() -> bool {
@@ -106,6 +109,8 @@ impl EmbedderThreads {
             true => gate::outside(work),
             false => {
                 let _pass = gate::enter();
+                // A replacement does not wait for the drop, which may replace something itself.
+                let _working = Behalf::now().owned(0).enter();
                 self.start(work);
             }
         }
@@ -144,6 +149,7 @@ impl EmbedderThreads {
     fn live(&self) {
         HAND.set(true);
         let mut was_idle = false;
+        let mut last = Instant::now();
         loop {
             let seen = self.word.load(Ordering::Acquire);
             let (task, _ours) = {
@@ -153,7 +159,8 @@ impl EmbedderThreads {
                 let task = queue.tasks.pop_front();
                 was_idle = task.is_none();
                 queue.idle += usize::from(was_idle);
-                if was_idle && queue.stopping {
+                if was_idle && (queue.stopping || last.elapsed() >= IDLE) {
+                    queue.idle -= 1;
                     return;
                 }
                 // Before the pass is dropped: a fork waits for the task from here on.
@@ -161,8 +168,11 @@ impl EmbedderThreads {
                 (task, ours)
             };
             match task {
-                Some(task) => task(),
-                None => futex::wait(&self.word, seen),
+                Some(task) => {
+                    task();
+                    last = Instant::now();
+                }
+                None => futex::wait_for(&self.word, seen, IDLE),
             }
         }
     }

@@ -3,7 +3,8 @@
 //! A turn lasts as long as compiles do, and handlers run meanwhile. So it is no lock, and
 //! waiting for it takes none: a handler may have interrupted the thread that waits. A handler that
 //! requests the turn of its own thread gets an error, as does a constructor or a callback of a
-//! replacement; it would wait for itself.
+//! replacement; it would wait for itself. So does a generator or a unit that a lookup of the
+//! replacement needs, on whatever thread it runs: work that it starts is on its behalf (`Behalf`).
 //!
 //! A turn can be *lent* to first bodies (`calls::lazy`) while its owner changes nothing: around the
 //! constructors of a replacement, which may be the first to call a function, and in between two
@@ -15,12 +16,15 @@
 //! | `word`, the owner's bits | zero to a thread's id by that thread, and back by it; the child of a fork | acquire to take, sequentially consistent to give back: before the look at `waiting` |
 //! | `word`, `LENT` | the owner, around the time in which it lends | the same |
 //! | `word`, `BORROWED` | a first body, around its work; only while `LENT` is set | the same |
+//! | `number` | the owner, before its first work, and zero before it gives the turn back | relaxed: it concerns work that the owner started |
 //! | `waiting` | a thread that waits, around it | sequentially consistent: before the kernel looks at `word` |
 //! | `first_bodies` | a first body that waits, around it | relaxed: a hint to the owner, which looks again |
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use uruk_session::{Behalf, Working};
 
 use crate::error::replace::ReplaceError;
 use crate::fork::futex;
@@ -34,6 +38,9 @@ const OWNER: u32 = BORROWED - 1;
 /// Time between two checks whether first bodies wait for a turn.
 const LOOK: Duration = Duration::from_millis(2);
 
+/// Numbers of turns, of all sessions.
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
 thread_local! {
     /// Whether this thread borrows a turn, or is about to: a handler would wait for it for ever.
     static BORROWS: Cell<bool> = const { Cell::new(false) };
@@ -44,6 +51,8 @@ thread_local! {
 pub(super) struct Turns {
     /// The kernel's id of the thread that has the turn, or 0, and flags.
     word: AtomicU32,
+    /// The number of the turn, of [`NUMBERS`]; 0 if none is taken.
+    number: AtomicU64,
     waiting: AtomicU32,
     first_bodies: AtomicU32,
 }
@@ -52,6 +61,8 @@ pub(super) struct Turns {
 pub(crate) struct ReplacementTurn<'a> {
     turns: &'a Turns,
     borrowed: bool,
+    /// Work that is started meanwhile is on behalf of the turn.
+    _working: Working,
 }
 
 /// Lends the turn to first bodies while it lives.
@@ -67,7 +78,7 @@ impl Turns {
         loop {
             match self.step(0, me) {
                 Ok(()) => return Ok(self.turn(false)),
-                Err(word) if word & OWNER == me || BORROWS.get() => {
+                Err(word) if word & OWNER == me || BORROWS.get() || self.is_for_owner() => {
                     return Err(ReplaceError::Nested);
                 }
                 Err(word) => self.wait(word),
@@ -78,6 +89,12 @@ impl Turns {
     /// A turn, if no thread has one.
     pub(super) fn try_take(&self) -> Option<ReplacementTurn<'_>> {
         self.step(0, thread()).ok().map(|()| self.turn(false))
+    }
+
+    /// Whether the calling thread works for the owner of the turn, which waits for it.
+    fn is_for_owner(&self) -> bool {
+        let owner = Behalf::now().owner();
+        owner != 0 && owner == self.number.load(Ordering::Relaxed)
     }
 
     /// A turn for a first body, which may be one that is lent.
@@ -102,7 +119,7 @@ impl Turns {
                 BORROWS.set(false);
                 continue;
             }
-            if word & OWNER == me && word & LENT == 0 {
+            if word & LENT == 0 && (word & OWNER == me || self.is_for_owner()) {
                 return Err(ReplaceError::Nested);
             }
             self.first_bodies.fetch_add(1, Ordering::Relaxed);
@@ -112,9 +129,15 @@ impl Turns {
     }
 
     fn turn(&self, borrowed: bool) -> ReplacementTurn<'_> {
+        let number = match borrowed {
+            true => self.number.load(Ordering::Relaxed),
+            false => NUMBERS.fetch_add(1, Ordering::Relaxed),
+        };
+        self.number.store(number, Ordering::Relaxed);
         ReplacementTurn {
             turns: self,
             borrowed,
+            _working: Behalf::now().owned(number).enter(),
         }
     }
 
@@ -148,6 +171,7 @@ impl Turns {
     /// In the child of a fork: no thread replaces anything.
     pub(super) fn after_fork_child(&self) {
         self.word.store(0, Ordering::Relaxed);
+        self.number.store(0, Ordering::Relaxed);
         self.waiting.store(0, Ordering::Relaxed);
         self.first_bodies.store(0, Ordering::Relaxed);
     }
@@ -182,7 +206,10 @@ impl Drop for ReplacementTurn<'_> {
                 self.turns.word.fetch_and(!BORROWED, Ordering::SeqCst);
                 BORROWS.set(false);
             }
-            false => self.turns.word.store(0, Ordering::SeqCst),
+            false => {
+                self.turns.number.store(0, Ordering::Relaxed);
+                self.turns.word.store(0, Ordering::SeqCst);
+            }
         }
         self.turns.wake();
     }

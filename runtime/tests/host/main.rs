@@ -6,4 +6,5 @@ mod examples;
 mod failure_texts;
 mod host;
 mod host_errors;
+mod host_state;
 mod struct_flags;

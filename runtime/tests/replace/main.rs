@@ -24,6 +24,7 @@ mod replace_fork;
 mod replace_grown;
 mod replace_memory;
 mod replace_migrate;
+mod replace_nested;
 mod replace_objects;
 mod replace_quiet;
 mod replace_random;

@@ -1,9 +1,7 @@
 //! The query of a lookup: its symbols, and the dylibs that it searches.
 
-use std::sync::Arc;
-
 use crate::dylib::Dylib;
-use crate::inside::Question;
+use crate::inside::Behalf;
 use crate::job::{Job, Outcome};
 use crate::lookup::{LookupKind, Missing, Need, Required};
 use crate::shared::Visibility;
@@ -77,8 +75,8 @@ impl Lookup {
         self
     }
 
-    /// The lookup in progress, on behalf of the question `inside`.
-    pub(crate) fn into_job(self, outcome: Outcome, inside: Option<Arc<Question>>) -> Job {
+    /// The lookup in progress, on behalf of `inside`.
+    pub(crate) fn into_job(self, outcome: Outcome, inside: Behalf) -> Job {
         Job {
             kind: self.kind,
             order: self

@@ -13,7 +13,7 @@ use crate::effects::{Effects, Launching};
 use crate::error::SessionError;
 use crate::flags::Flags;
 use crate::generator::{GeneratorRequest, Progress};
-use crate::inside::{self, Question};
+use crate::inside::{Behalf, Question};
 use crate::job::{Job, Outcome};
 use crate::lookup::query::Lookup;
 use crate::lookup::{Completion, Found, LookupFuture, LookupResult, Need, WaitList};
@@ -36,7 +36,7 @@ impl Session {
     /// Begins a lookup, unless it names a dylib of another session; see [`Session::run_job`].
     fn begin(&self, lookup: Lookup, outcome: Outcome, keep: bool) -> Option<Launching> {
         let foreign = lookup.order.iter().find_map(|(d, _)| self.own(d).err());
-        let job = lookup.into_job(outcome, inside::now());
+        let job = lookup.into_job(outcome, Behalf::now());
         match foreign {
             None => self.run_job(job, keep),
             Some(error) => {
@@ -50,7 +50,7 @@ impl Session {
     /// Advances a lookup as far as possible. With `keep`, one unit that it starts is returned for
     /// the caller to run.
     pub(crate) fn run_job(&self, job: Job, keep: bool) -> Option<Launching> {
-        let _inside = inside::set(job.inside.clone());
+        let _working = job.inside.clone().enter();
         let mut job = job;
         loop {
             let mut effects = Effects::default();
@@ -61,7 +61,7 @@ impl Session {
             let (ask, progress) = GeneratorRequest::new(self, asking);
             let question = Arc::clone(ask.question());
             self.guarded(|| {
-                let _inside = inside::set(Some(Arc::clone(&question)));
+                let _working = Behalf::of(&question).enter();
                 let _calling = question.calling();
                 generator.generate(ask);
             });

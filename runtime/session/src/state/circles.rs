@@ -34,7 +34,7 @@ pub(super) fn open_circle(
     job: &Job,
     effects: &mut Effects,
 ) -> bool {
-    let Some(inside) = &job.inside else {
+    let Some(inside) = &job.inside.question else {
         return false;
     };
     let own: Vec<&Arc<Question>> = inside.chain().collect();
@@ -62,7 +62,12 @@ pub(super) fn open_circle(
     while let (Some(&(from, _)), None) = (found.get(next), closed) {
         for (to, (_, cell)) in cells.iter().enumerate() {
             let waits = cell.line.iter().position(|job| {
-                let chain: Vec<_> = job.inside.iter().flat_map(Question::chain).collect();
+                let chain: Vec<_> = job
+                    .inside
+                    .question
+                    .iter()
+                    .flat_map(Question::chain)
+                    .collect();
                 is_of(&chain, &cells[from].1.inside)
             });
             let Some(place) = waits.filter(|_| found.iter().all(|it| it.0 != to)) else {

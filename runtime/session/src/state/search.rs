@@ -119,7 +119,7 @@ impl State {
         };
         let mine = granted == Some((dylib, cell.id));
         let id = cell.id;
-        let outer = job.inside.iter().flat_map(Question::chain);
+        let outer = job.inside.question.iter().flat_map(Question::chain);
         let asked: Vec<&[Symbol]> = outer
             .filter(|question| question.id == id && !question.is_over())
             .map(|question| question.symbols.as_slice())
