@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::exclude::Excluded;
-use crate::perf::Perf;
+use crate::perf::{Perf, reserve_descriptors};
 use crate::sample::Kind;
 use crate::source::{Sizes, Source, SourceError};
 use crate::timers::Timers;
@@ -27,6 +27,17 @@ pub enum Choice {
     Timers,
     /// No samples.
     Off,
+}
+
+impl Choice {
+    /// Prepares the process, which may have one thread now, for a source that is opened beside
+    /// others.
+    pub fn prepare(self) {
+        match self {
+            Choice::Auto | Choice::Perf | Choice::CpuClock => reserve_descriptors(),
+            Choice::Timers | Choice::Off => {}
+        }
+    }
 }
 
 /// An open source, and the kinds that were rejected.

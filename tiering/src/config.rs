@@ -57,6 +57,8 @@ uruk_base::settings! {
         " Most IR instructions that one entry or back edge is taken to stand for.";
     idle_weight: f64 = 0.25, 0.01 => 1.0,
         " What compile time for what the program does all the time costs while a processor is idle.";
+    latency: f64 = 0.5, 0.0 => 100.0,
+        " Part of the time of a compile that is taken from what its function is expected to run.";
     queue_feedback: f64 = 3.0, 0.1 => 1000.0,
         " Hotter candidates waiting per job at which the threshold has doubled.";
     keep: f64 = 0.5, 0.0 => 1.0,

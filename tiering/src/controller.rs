@@ -26,12 +26,13 @@ use crate::costs::Costs;
 use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
 use crate::leaders::Leaders;
 use crate::learn::{Calibration, Load, Speedups};
-use crate::policy::{self, Measured, Prospect, correction, cost_weight, pressure};
+use crate::policy::{Measured, correction};
 use crate::polls::Polls;
 use crate::queue::{Heat, Queue};
 use crate::stats::{Learned, Stats};
 use crate::stream::Input;
 
+mod chance;
 mod diary;
 mod loops;
 mod pages;
@@ -45,6 +46,7 @@ mod words;
 
 pub use words::{Decision, FirstCode, FunctionView, Outcome, Reason};
 
+use chance::Chance;
 use diary::Diary;
 use pages::Pages;
 use results::VersionTrial;
@@ -58,17 +60,6 @@ struct Job {
     stale: bool,
     /// The runtime was told to cancel it.
     cancelled: bool,
-}
-
-/// The expected result of a promotion to the next tier.
-#[derive(Clone, Copy, Debug)]
-struct Chance {
-    tier: Tier,
-    score: f64,
-    /// The function's place in the queue.
-    heat: Heat,
-    /// Time at which promotion pays off if the current event rate holds.
-    worth_at: Nanos,
 }
 
 /// Logarithm of the score below which no earlier poll is worthwhile.
@@ -93,6 +84,8 @@ pub struct Controller {
     speedups: Speedups,
     calibration: Calibration,
     leaders: Leaders,
+    /// Time to make the compiler of tier 2 ready, by which the next compile takes longer.
+    opening: Nanos,
     load: Load,
     /// Whether processor time is reported, and up to which time (`load_at`).
     load_measured: bool,
@@ -123,6 +116,7 @@ impl Controller {
             speedups: Speedups::new(&config),
             calibration: Calibration::new(),
             leaders: Leaders::default(),
+            opening: Nanos::ZERO,
             load: Load::new(),
             load_measured: false,
             load_at: Nanos::ZERO,
@@ -264,6 +258,14 @@ impl Controller {
         }
         self.spend(now, function, time.as_f64(), 0.0);
         self.judge(function);
+    }
+
+    /// Records how long the next compile at tier 2 takes to make its compiler ready; zero if it is.
+    pub fn on_opening(&mut self, time: Nanos) {
+        if time != self.opening {
+            self.diary.note(Nanos::ZERO, || Input::Opening(time));
+        }
+        self.opening = time;
     }
 
     /// Records that sampling was switched on, with the time one sample stands for, or off (`None`),
@@ -411,60 +413,6 @@ impl Controller {
                 activity.place = Place::Idle;
             }
         }
-    }
-
-    /// The expected gain from promoting a function; `None` if the policy does not promote it.
-    /// `busy` is the number of processors that compiles take.
-    fn chance(&self, now: Nanos, function: FunctionId, busy: f64) -> Option<Chance> {
-        let config = &self.config;
-        let activity = self.functions.get(function)?;
-        let from = activity.tier()?;
-        let mut to = from.above()?;
-        if from == Tier::Native && activity.is_barred(to) {
-            // Native code was faster than tier 2; guided code may be faster still.
-            to = to.above()?;
-        }
-        if to > config.max_tier || activity.wish != Wish::Free || activity.is_barred(to) {
-            return None;
-        }
-        if to == Tier::Guided {
-            // A trial in progress gets to a first verdict.
-            let least = match self.trials.contains_key(&function) {
-                true => config.guided_samples.max(config.trial_samples),
-                false => config.guided_samples,
-            };
-            let seen = activity.measured().samples >= least;
-            if !seen || activity.age(now) < config.guided_after {
-                return None;
-            }
-        }
-        let share = activity.share(config);
-        let speedup = match (from, to) {
-            // Over this native code tier 2 gained nothing, as a comparison showed.
-            (Tier::Native, Tier::Guided) => self.speedups.expect(Tier::Optimized, to),
-            _ => self.speedups.expect(from, to),
-        };
-        let cost = self.costs.expect(to, &activity.facts());
-        // Smith's rule: the function that saves most per time of its compile goes first.
-        let (decayed, at) = activity.window();
-        let saving = decayed * policy::gain(speedup) / cost.max(1.0);
-        let heat = Heat::new(saving, at, config.window);
-        let ahead = self.queue.ahead(heat);
-        let load = self.load.at(now, config.window) + busy;
-        let prospect = Prospect {
-            remaining: policy::remaining(activity.spent(), share, config),
-            speedup,
-            cost,
-            weight: cost_weight(load, self.leaders.common(function, share), config),
-            pressure: pressure(ahead, config),
-            reluctance: activity.reluctance(),
-        };
-        Some(Chance {
-            tier: to,
-            score: prospect.score(),
-            heat,
-            worth_at: now + prospect.pays_after(share, config),
-        })
     }
 
     fn compile(&mut self, function: FunctionId, tier: Tier, reason: Reason) -> Decision {

@@ -20,6 +20,7 @@
 //! | `counters` | f entries loops |
 //! | `samples` | f v count ns |
 //! | `sampling` | ns (0: off) |
+//! | `opening` | ns (0: the compiler of tier 2 is ready) |
 //! | `processor` | ns |
 //! | `published` | f v tier ns counters |
 //! | `late`, `failed` | f v tier ns |
@@ -51,6 +52,8 @@ pub enum Input {
     Samples(FunctionId, VersionId, u32, Nanos),
     /// [`Controller::on_sampling`]
     Sampling(Option<Nanos>),
+    /// [`Controller::on_opening`]
+    Opening(Nanos),
     /// [`Controller::on_processor_time`]
     ProcessorTime(Nanos),
     /// [`Controller::finished`], with function and tier for the reader
@@ -95,6 +98,7 @@ impl fmt::Display for Input {
             Input::Sampling(period) => {
                 write!(f, "sampling ns={}", period.unwrap_or(Nanos::ZERO).0)
             }
+            Input::Opening(time) => write!(f, "opening ns={}", time.0),
             Input::ProcessorTime(used) => write!(f, "processor ns={}", used.0),
             Input::Finished(function, version, tier, outcome) => {
                 let place = format!("{function} {version} tier={}", tier.number());

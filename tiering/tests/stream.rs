@@ -34,6 +34,7 @@ fn inputs(random: &mut Random) -> Vec<Input> {
         Input::Counters(function, random.next(), random.next()),
         Input::Samples(function, version, random.next() as u32, compile),
         Input::Sampling(None),
+        Input::Opening(Nanos(random.next())),
         Input::Sampling(Some(Nanos(random.next() | 1))),
         Input::ProcessorTime(compile),
         finished(Outcome::Published { compile, counters }),

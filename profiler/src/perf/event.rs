@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use perf_event::Builder;
@@ -24,6 +25,32 @@ use crate::source::SourceError;
 /// Descriptors are moved to this number or above, if the limit is higher. No higher number is used,
 /// because the kernel's table of a process is as long as its highest number.
 const DESCRIPTOR_BASE: u64 = 768;
+
+/// Makes the process's table of descriptors long enough for those of events, while it has one thread.
+///
+/// A table that other threads share grows in the time of an RCU grace period, here 10 ms, in which no
+/// other thread can make it grow, and which the process cannot end in.
+pub(crate) fn reserve_descriptors() {
+    // A folder for each thread, and two links of its own.
+    const ALONE: u64 = 3;
+    let Ok(tasks) = File::open("/proc/self/task") else {
+        return;
+    };
+    if tasks.metadata().is_ok_and(|it| it.nlink() == ALONE) {
+        // SAFETY: plain requests; nothing else owns the new descriptor.
+        unsafe {
+            let high = libc::fcntl(tasks.as_raw_fd(), libc::F_DUPFD_CLOEXEC, descriptor_base());
+            if high >= 0 {
+                libc::close(high);
+            }
+        }
+    }
+}
+
+/// The number that descriptors of events have, or above.
+fn descriptor_base() -> i32 {
+    DESCRIPTOR_BASE.min(descriptor_limit() * 3 / 4) as i32
+}
 
 /// Attempts to open an event whose descriptor the program closes at once.
 const TRIES: usize = 3;
@@ -166,7 +193,7 @@ fn build(plan: Plan, tid: i32, cpu: Option<usize>, only_threads: bool) -> std::i
     attrs.set_inherit_thread(u64::from(plan.inherit && only_threads));
     let mut attrs = *attrs;
     let cpu = cpu.map_or(-1, |cpu| cpu as i32);
-    let base = DESCRIPTOR_BASE.min(descriptor_limit() * 3 / 4) as i32;
+    let base = descriptor_base();
     for _ in 0..TRIES {
         let flags = u64::from(bindings::PERF_FLAG_FD_CLOEXEC);
         // SAFETY: `attrs` was filled in above; the kernel checks it.

@@ -43,6 +43,7 @@ use std::sync::Arc;
 
 use crate::calibrate::{self, ASSUMED_COST_NS, WATCH_PERIOD_NS};
 use crate::exclude::Excluded;
+pub(crate) use crate::perf::event::reserve_descriptors;
 use crate::perf::event::{Counts, Event, Plan};
 use crate::perf::ring::Ring;
 use crate::perf::set::{Lane, Set};

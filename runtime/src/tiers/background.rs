@@ -161,6 +161,7 @@ impl TierState {
             let used = used.max(*processor);
             let known = std::mem::replace(processor, used);
             controller.on_processor_time(now, nanos(used.saturating_sub(known)));
+            controller.on_opening(nanos(warmth::opens_in()));
             let between = now - std::mem::replace(looked, now);
             let mut counted: IdMap<u32, (FunctionId, u64, u64)> = IdMap::default();
             self.counts.read(watched.list(), |id, added| {

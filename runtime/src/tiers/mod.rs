@@ -116,6 +116,7 @@ impl Control {
 impl TierState {
     /// The tiering state of a session.
     pub(crate) fn new(settings: TierSettings, speculation: Arc<Speculation>) -> Arc<TierState> {
+        settings.samples().prepare();
         let sampling = Sampling::new(&settings);
         let mut policy = settings.policy.clone();
         if settings.tuning.on {

@@ -96,7 +96,7 @@ pub(crate) fn want(jobs: &mut Jobs, cold: bool, now: Duration) {
     }
     jobs.warmth = match (cold, uruk_late::is_open()) {
         (true, true) => Warmth::Wanted,
-        (true, false) => Warmth::Later(now, uruk_late::loads_in() + WARMING),
+        (true, false) => Warmth::Later(now, opens_in()),
         (false, _) => Warmth::Warm,
     };
     if jobs.warmth == Warmth::Wanted {
@@ -115,6 +115,14 @@ pub(crate) fn look(jobs: &mut Jobs, now: Duration, busy: bool) {
     if uruk_late::is_open() || now.saturating_sub(since) >= wait {
         jobs.warmth = Warmth::Wanted;
         wake(jobs);
+    }
+}
+
+/// Time of loading LLVM and warming up, if it is not loaded yet.
+pub(crate) fn opens_in() -> Duration {
+    match uruk_late::is_open() {
+        true => Duration::ZERO,
+        false => uruk_late::loads_in() + WARMING,
     }
 }
 

@@ -24,10 +24,12 @@ impl Controller {
             return false;
         }
         let load = self.load.at(now, config.window) + self.outstanding.len() as f64;
+        let cost = self.costs.expect(Tier::Optimized, facts);
         let prospect = Prospect {
+            missed: policy::missed(cost + self.opening.as_f64(), share, config),
             remaining: policy::remaining(busy.as_f64() * share, share, config),
             speedup: self.speedups.expect(Tier::Baseline, Tier::Optimized),
-            cost: self.costs.expect(Tier::Optimized, facts),
+            cost,
             weight: cost_weight(load, share, config),
             pressure: 1.0,
             reluctance: 0,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::policy::Facts;
 
-const F: FunctionId = FunctionId(3);
+pub(super) const F: FunctionId = FunctionId(3);
 
 /// A controller with the default settings, changed by `change`.
 pub(super) fn controller(change: impl FnOnce(&mut Config)) -> Controller {
@@ -341,7 +341,10 @@ fn slower_code_is_taken_back() {
 
 #[test]
 fn a_trial_is_judged_before_tier_3() {
-    let mut controller = controller(|config| config.speedup_guided = 3.0);
+    let mut controller = controller(|config| {
+        config.speedup_guided = 3.0;
+        config.latency = 0.0;
+    });
     let period = Nanos::from_ms(5);
     controller.on_sampling(Some(period));
     first(&mut controller, Nanos::ZERO, F, 2_000);

@@ -5,6 +5,8 @@ use super::tests::{controller, first};
 use super::*;
 use uruk_testing::Random;
 
+use crate::policy::cost_weight;
+
 /// The invariants of the module.
 fn check(controller: &Controller, functions: u32) {
     let config = &controller.config;

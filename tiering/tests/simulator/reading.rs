@@ -15,6 +15,7 @@ pub fn feed(input: Input, now: Nanos, controller: &mut Controller) {
             controller.on_samples(now, function, version, samples, time);
         }
         Input::Sampling(period) => controller.on_sampling(period),
+        Input::Opening(time) => controller.on_opening(time),
         Input::ProcessorTime(used) => controller.on_processor_time(now, used),
         Input::Finished(_, version, _, outcome) => controller.finished(now, version, outcome),
         Input::Reverted(function, version, tier, counters) => {
@@ -204,6 +205,7 @@ fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
             let (function, version) = (words.function()?, words.version()?);
             Input::Samples(function, version, words.small("count=")?, words.time()?)
         }
+        "opening" => Input::Opening(words.time()?),
         "sampling" => Input::Sampling(Some(words.time()?).filter(|&time| time != Nanos::ZERO)),
         "processor" => Input::ProcessorTime(words.time()?),
         "published" | "late" | "failed" | "cancelled" | "nomemory" => {
