@@ -34,7 +34,6 @@ use crate::stream::Input;
 
 mod chance;
 mod diary;
-mod loops;
 mod pages;
 mod results;
 mod steer;
