@@ -13,7 +13,6 @@ use std::fs::File;
 use std::io::Read;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, RawFd};
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use perf_event::Builder;
@@ -31,18 +30,19 @@ const DESCRIPTOR_BASE: u64 = 768;
 /// A table that other threads share grows in the time of an RCU grace period, here 10 ms, in which no
 /// other thread can make it grow, and which the process cannot end in.
 pub(crate) fn reserve_descriptors() {
-    // A folder for each thread, and two links of its own.
-    const ALONE: u64 = 3;
-    let Ok(tasks) = File::open("/proc/self/task") else {
+    if !uruk_files::threads().is_ok_and(|threads| threads.len() == 1) {
         return;
-    };
-    if tasks.metadata().is_ok_and(|it| it.nlink() == ALONE) {
-        // SAFETY: plain requests; nothing else owns the new descriptor.
-        unsafe {
-            let high = libc::fcntl(tasks.as_raw_fd(), libc::F_DUPFD_CLOEXEC, descriptor_base());
-            if high >= 0 {
-                libc::close(high);
-            }
+    }
+    // SAFETY: plain requests, of descriptors that nothing else owns, in the only thread.
+    unsafe {
+        let low = libc::eventfd(0, libc::EFD_CLOEXEC);
+        if low < 0 {
+            return;
+        }
+        let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, descriptor_base());
+        libc::close(low);
+        if high >= 0 {
+            libc::close(high);
         }
     }
 }
