@@ -80,7 +80,6 @@ pub(crate) fn put_first_body(
         return Ok(false);
     }
     let way = Way {
-        tracker: Some(staging.tracker()),
         moves,
         ..Way::default()
     };
@@ -92,6 +91,10 @@ pub(crate) fn put_first_body(
             return Err(cause);
         }
     };
+    {
+        let _pass = gate::enter();
+        staging.settle();
+    }
     let before = done.set.before.len();
     done.set.before.retain(|before| before.id != id);
     let placed = done.set.before.len() != before;
