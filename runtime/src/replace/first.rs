@@ -91,10 +91,7 @@ pub(crate) fn put_first_body(
             return Err(cause);
         }
     };
-    {
-        let _pass = gate::enter();
-        staging.settle();
-    }
+    staging.settle();
     let before = done.set.before.len();
     done.set.before.retain(|before| before.id != id);
     let placed = done.set.before.len() != before;

@@ -148,8 +148,9 @@ impl Staging {
     }
 
     /// Puts the new definitions under the tracker of the replaced functions; see the module. The
-    /// replacement cannot be undone from here on. Under a pass.
+    /// replacement cannot be undone from here on.
     pub(super) fn settle(&self) {
+        let _pass = gate::enter();
         let Added {
             life,
             replaced,
@@ -220,7 +221,7 @@ impl Staging {
             return;
         };
         let kept = session.tracker(tracker);
-        if !kept.is_some_and(|kept| self.tracker.transfer_to(&kept).is_ok()) {
+        if kept.is_none_or(|kept| self.tracker.transfer_to(&kept).is_err()) {
             return;
         }
         let share = Arc::new(Share {

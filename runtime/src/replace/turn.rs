@@ -62,14 +62,10 @@ fn replace_in_turn(
         back: Vec::new(),
         withdrawal: replacement.withdrawal.clone(),
     };
-    let settle = || {
-        let _pass = gate::enter();
-        staging.settle();
-    };
     let skipped = match replacement.constructors {
         true => {
             // Constructors may store addresses of new definitions: these stay, whatever fails.
-            settle();
+            staging.settle();
             replacing.run_hooks(hooks)?
         }
         false => hooks.names(),
@@ -98,7 +94,7 @@ fn replace_in_turn(
             false => undo(cause),
         }
     })?;
-    settle();
+    staging.settle();
     // The caller is not in a loop: clear the addresses that the work above left on this stack.
     quiet::scrub_stack();
     let loops = replacing.lead(osr, members, looping, &done.old);
