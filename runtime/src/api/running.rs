@@ -203,6 +203,9 @@ impl Dylib {
     /// address and contents. Local functions and variables are matched by name with those of the
     /// replaced modules. Constructors are run on request ([`Replacement::run_constructors`]).
     ///
+    /// New functions and variables are removed and transferred with the functions that were
+    /// replaced: with their tracker, or with the last of their trackers if there are several.
+    ///
     /// Everything is compiled and linked first, dependent code that inlined or relies on a replaced
     /// body included. If anything fails, nothing has changed. Concurrent replacements run one after
     /// the other.

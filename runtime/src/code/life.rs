@@ -347,6 +347,20 @@ impl Lives {
         images.filter_map(Weak::upgrade).collect()
     }
 
+    /// The tracker of `dylib` that an image is under, unless the image was removed.
+    pub(crate) fn tracker_of(&self, dylib: &Dylib, life: &Arc<Life>) -> Option<TrackerKey> {
+        let table = self.lock();
+        let mut trackers = table.dylibs.get(&dylib.id())?.iter().copied();
+        trackers.find(|key| {
+            let under = table.trackers.get(key);
+            // A function is mostly replaced again soon: the latest first.
+            let mut images = under
+                .into_iter()
+                .flat_map(|under| under.images.iter().rev());
+            images.any(|known| std::ptr::eq(known.as_ptr(), Arc::as_ptr(life)))
+        })
+    }
+
     /// The images of a dylib.
     pub(crate) fn of(&self, dylib: &Dylib) -> Vec<Arc<Life>> {
         let table = self.lock();

@@ -3,7 +3,7 @@
 use crate::code::constants::SharedConstants;
 use crate::code::host_state::HostState;
 use crate::code::life::Life;
-use crate::code::locals::Locals;
+use crate::code::locals::{CountedLocals, Locals};
 use crate::code::names::Labels;
 use crate::code::parcels::Parcels;
 use crate::error::Error;
@@ -12,8 +12,10 @@ use crate::fork::sacrificial::sacrificial;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use uruk_base::allocated::{of_arc, of_block, of_map, of_vec};
-use uruk_base::locks::RwLock;
-use uruk_codegen::{CodegenError, FactStore, ModulePlan, ReaderPool, SymbolId};
+use uruk_base::locks::{Mutex, RwLock};
+use uruk_codegen::{
+    CodegenError, FactStore, Linkage, ModulePlan, ReaderPool, SymbolId, SymbolInfo,
+};
 use uruk_session::Dylib;
 
 /// One module of the program.
@@ -29,6 +31,8 @@ pub(crate) struct Module {
     pub(crate) life: Arc<Life>,
     /// Meanings of local names in the modules whose functions this one replaced.
     pub(crate) inherited: Locals,
+    /// These, and those of its own local names, as of the last replacement of its functions.
+    locals: Mutex<Option<Locals>>,
     /// Bodies that it offers to the inliners of other modules.
     pub(crate) parcels: Parcels,
     /// Constants that LLVM made for its functions, and that outlive their versions.
@@ -65,6 +69,7 @@ impl Module {
             dylib: dylib.clone(),
             life: Arc::default(),
             inherited: Locals::default(),
+            locals: Mutex::default(),
             parcels: Parcels::default(),
             constants: SharedConstants::default(),
             labels: OnceLock::new(),
@@ -91,6 +96,20 @@ impl Module {
         // Facts may have been inferred from a body that is replaced.
         *self.facts.write() = Arc::default();
         *self.plan.write() = plan;
+    }
+
+    /// The meanings of its local symbols that are `wanted`, and of inherited local names. The result
+    /// shares its nodes with the last one.
+    pub(crate) fn locals(&self, wanted: impl Fn(&SymbolInfo) -> bool) -> Locals {
+        let plan = self.plan();
+        let mut kept = self.locals.lock();
+        let locals = kept.get_or_insert_with(|| self.inherited.clone());
+        for (info, import) in self.readers.summary().symbols.iter().zip(&plan.imports) {
+            if info.linkage == Linkage::Local && wanted(info) {
+                locals.set(&info.name, &import.name);
+            }
+        }
+        locals.clone()
     }
 
     /// The symbol that this module defines under a link name, also if its definition is not used.
@@ -147,8 +166,8 @@ impl Module {
 
 impl Module {
     /// Bytes that the allocator took for the module's records, without the bytes of its bitcode and
-    /// without its constants.
-    pub(crate) fn bytes(&self) -> usize {
+    /// without its constants. Names that it shares with modules in `counted` are left out.
+    pub(crate) fn bytes(&self, counted: &mut CountedLocals) -> usize {
         let definitions = self.definitions.get();
         let names = definitions.into_iter().flat_map(HashMap::keys);
         let types = self.types.get().into_iter().flatten();
@@ -159,6 +178,12 @@ impl Module {
             + of_arc::<FactStore>()
             + self.facts().bytes()
             + self.constants.bytes_of_table()
+            + self.inherited.bytes(counted)
+            + self
+                .locals
+                .lock()
+                .as_ref()
+                .map_or(0, |it| it.bytes(counted))
             + definitions.map_or(0, of_map)
             + names.map(|name| of_block(name.len())).sum::<usize>()
             + self.types.get().map_or(0, of_vec)

@@ -352,19 +352,25 @@ impl Names {
         symbol.is_some_and(|symbol| dylib.exports(symbol))
     }
 
-    /// Redirects names of data at `old` to `new`, or back to `old`.
-    pub(crate) fn relocate(&self, old: u64, new: Option<u64>) {
+    /// Redirects names of data at `old` to `new`.
+    pub(crate) fn relocate(&self, old: u64, new: u64) {
         let mut relocated = self.relocated.write();
         self.has_relocated.store(true, Ordering::Relaxed);
-        match new {
-            Some(new) => relocated.insert(old, new),
-            None => relocated.remove(&old),
-        };
+        relocated.insert(old, new);
+    }
+
+    /// Redirects names of data at `old` back to it, if they lead to `new`.
+    pub(crate) fn move_back(&self, old: u64, new: u64) {
+        let mut relocated = self.relocated.write();
+        if relocated.get(&old) == Some(&new) {
+            relocated.remove(&old);
+        }
     }
 
     fn relocated(&self, mut address: u64) -> u64 {
         let relocated = self.relocated.read();
-        // Each step leads to storage that was made later, so there are no cycles.
+        // Each step leads to storage that was made later, so there are no cycles. A step is removed
+        // before either storage is freed.
         while let Some(&next) = relocated.get(&address) {
             address = next;
         }

@@ -38,7 +38,6 @@ use uruk_stubs::StubError;
 use crate::code::body::Body;
 use crate::code::objects::ObjectCode;
 use crate::code::publications::Committing;
-use crate::code::tracked::Tracked;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::panics::caught;
@@ -67,8 +66,6 @@ pub(super) struct Change {
 /// Options and data of a commit, besides the functions of the set.
 #[derive(Default)]
 pub(super) struct Way {
-    /// Removes the data and names that came with the set.
-    pub(super) tracker: Option<Tracked>,
     /// Variables that get other storage. Filling it runs code of the embedder's, which is
     /// done while nothing has changed: it may panic.
     pub(super) moves: Vec<Move>,
@@ -331,7 +328,6 @@ impl Replacing {
                 before,
                 manner: Manner::default(),
                 moved: way.moves.into_iter().map(|step| step.moved).collect(),
-                _tracker: way.tracker,
             },
             dependents,
             closed,

@@ -80,7 +80,6 @@ pub(crate) fn put_first_body(
         return Ok(false);
     }
     let way = Way {
-        tracker: Some(staging.tracker()),
         moves,
         ..Way::default()
     };
@@ -92,6 +91,7 @@ pub(crate) fn put_first_body(
             return Err(cause);
         }
     };
+    staging.settle();
     let before = done.set.before.len();
     done.set.before.retain(|before| before.id != id);
     let placed = done.set.before.len() != before;

@@ -4,10 +4,11 @@
 //! Code that knows the old storage would go on using it, so all of it must be in the set:
 //! [`Replacing::check_users`] reads every body that may mention the variable. Names lead to the
 //! new storage from the commit on: [`Names::relocate`](crate::code::names::Names::relocate).
-//! A rollback goes back to the old storage, with the contents it had then.
+//! A rollback goes back to the old storage, with the contents it had then. If the variable is
+//! removed, its name leads to the new storage no longer ([`Redirection`]): both may be freed then.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use uruk_codegen::{Kind, SymbolId};
 use uruk_session::Dylib;
@@ -15,6 +16,7 @@ use uruk_session::Dylib;
 use crate::code::module::Module;
 use crate::code::names::Definition;
 use crate::error::Error;
+use crate::fork::gate;
 use crate::replace::state::Replacing;
 
 use super::plan::Planned;
@@ -57,8 +59,39 @@ pub(super) struct Moved {
     dylib: Dylib,
     old_link_name: Box<str>,
     new_link_name: Box<str>,
+    /// The link name of the storage before, if that was moved, too.
+    moved_before: Option<Box<str>>,
     old: u64,
     new: u64,
+}
+
+/// Leads the name of a variable to its new storage until this is dropped.
+pub(super) struct Redirection {
+    replacing: Weak<Replacing>,
+    moved: Moved,
+}
+
+impl Redirection {
+    pub(super) fn new(replacing: &Arc<Replacing>, moved: Moved) -> Redirection {
+        Redirection {
+            replacing: Arc::downgrade(replacing),
+            moved,
+        }
+    }
+
+    /// The address of the old storage.
+    pub(super) fn old(&self) -> u64 {
+        self.moved.old
+    }
+}
+
+impl Drop for Redirection {
+    fn drop(&mut self) {
+        if let Some(replacing) = self.replacing.upgrade() {
+            let _pass = gate::enter();
+            replacing.move_back(&self.moved);
+        }
+    }
 }
 
 impl Move {
@@ -78,17 +111,23 @@ impl Move {
 impl Replacing {
     /// Binds names to the new storage.
     pub(super) fn relocate(&self, moved: &Moved) {
-        self.names.relocate(moved.old, Some(moved.new));
+        self.names.relocate(moved.old, moved.new);
         let key = (moved.dylib.id(), moved.old_link_name.clone());
         let mut names = self.bound.moved_names();
         names.insert(key, moved.new_link_name.clone());
     }
 
-    /// Binds names to the old storage again.
+    /// Binds names to the old storage again, unless they have got yet other storage.
     pub(super) fn move_back(&self, moved: &Moved) {
-        self.names.relocate(moved.old, None);
+        self.names.move_back(moved.old, moved.new);
         let key = (moved.dylib.id(), moved.old_link_name.clone());
-        self.bound.moved_names().remove(&key);
+        let mut names = self.bound.moved_names();
+        if names.get(&key) == Some(&moved.new_link_name) {
+            match &moved.moved_before {
+                Some(before) => names.insert(key, before.clone()),
+                None => names.remove(&key),
+            };
+        }
     }
 
     /// The migrations of `planned`, once its data is linked.
@@ -110,6 +149,8 @@ impl Replacing {
             else {
                 return Err(self.no_migration(module, &info.name));
             };
+            let key = (module.dylib.id(), migrating.old_link_name.clone());
+            let moved_before = self.bound.moved_names().get(&key).cloned();
             let new_size = module.readers.faithful()?.layout(migrating.symbol).size;
             moves.push(Move {
                 fill: Arc::clone(&wanted.fill),
@@ -119,6 +160,7 @@ impl Replacing {
                     dylib: module.dylib.clone(),
                     old_link_name: migrating.old_link_name.clone(),
                     new_link_name: new_link_name.clone(),
+                    moved_before,
                     old: migrating.old,
                     new,
                 },

@@ -12,12 +12,12 @@
 //!   code that runs.
 //! - No version is published that depends on a function replaced since its compile began.
 //!
-//! Reading order: `input` (forms), `plan` (names), `check`, `prepare` (code), `object` (machine
-//! code), `migrate` (variables), `hooks` (constructors), `commit` and `publish` (the instant),
-//! `first` (first bodies of functions that are produced when they are called), `dependents`,
-//! `rollback`, `quiet` (threads that run old code), `loops` (OSR of running loops into new code),
-//! `withdrawal` (by the caller), `telling` (events), `turn` (all steps of one replacement), `turns`
-//! (one after another), `state` (locks, history).
+//! Reading order: `input` (forms), `plan` (names), `check`, `staging` (new definitions), `prepare`
+//! (code), `object` (machine code), `migrate` (variables), `hooks` (constructors), `commit` and
+//! `publish` (the instant), `first` (first bodies of functions that are produced when they are
+//! called), `dependents`, `rollback`, `quiet` (threads that run old code), `loops` (OSR of running
+//! loops into new code), `withdrawal` (by the caller), `telling` (events), `turn` (all steps of one
+//! replacement), `turns` (one after another), `state` (locks, history).
 //!
 //! # Handlers of signals
 //! A handler that calls a member parks at a closed gate, on the thread that it interrupted.
@@ -47,6 +47,7 @@ mod prepare;
 mod publish;
 pub(crate) mod quiet;
 pub(crate) mod rollback;
+mod staging;
 pub(crate) mod state;
 mod telling;
 pub(crate) mod turn;

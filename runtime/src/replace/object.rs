@@ -21,7 +21,6 @@ use uruk_link::{Graph, Init, Kind as LinkKind, Object, Place};
 use uruk_session::Dylib;
 
 use crate::code::body::Body;
-use crate::code::life::Life;
 use crate::code::names::{Definition, NewName};
 use crate::code::object_file::Apart;
 use crate::code::object_file::ObjectBody;
@@ -36,7 +35,8 @@ use crate::replace::state::Replacing;
 
 use super::commit::{Change, What};
 use super::hooks::InputHooks;
-use super::prepare::{Allowed, Prepared, ReportedNames, Staging};
+use super::prepare::{Allowed, Prepared, ReportedNames};
+use super::staging::Staging;
 use crate::error::replace::ReplaceError;
 
 /// How an object's names are bound.
@@ -189,10 +189,8 @@ impl Replacing {
         let file = Arc::new(ObjectFile::new(file, apart, bypassed));
         let locals = graph.local_variables().map(str::to_owned).collect();
         self.define_object(&bound, &file, staging)?;
-        let mut members = bound.members.iter();
-        let replaced = members.find_map(|&(id, _)| self.life_of(id));
-        let life = Life::replacing(replaced);
-        self.names.lives.note(staging.session_tracker(), &life);
+        let members = bound.members.iter().map(|&(id, _)| id);
+        let life = staging.begin_life(members, std::iter::empty());
         let image = Image {
             number: self.next_image(),
             life,

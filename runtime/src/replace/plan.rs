@@ -23,7 +23,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use uruk_base::FunctionId;
-use uruk_codegen::{Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId};
+use uruk_codegen::{
+    Access, Import, Kind, Linkage, ModulePlan, ModuleSummary, Placement, SymbolId, SymbolInfo,
+};
 use uruk_session::Dylib;
 
 use crate::code::body::ModuleFunction;
@@ -198,11 +200,11 @@ impl Planner<'_> {
         if !is_lasting(self.module.readers.summary(), id) {
             return Ok(None);
         }
-        match self.planned.locals.get(&*info.name).map(Vec::as_slice) {
-            None | Some([]) => Ok(None),
-            Some([only]) => Ok(Some(only.clone())),
-            Some(_) if info.kind == Kind::Function => Ok(None),
-            Some(several) => Err(self.ambiguous(&info.name, several.len())),
+        match self.planned.locals.get(&info.name) {
+            [] => Ok(None),
+            [only] => Ok(Some(only.clone())),
+            _ if info.kind == Kind::Function => Ok(None),
+            several => Err(self.ambiguous(&info.name, several.len())),
         }
     }
 
@@ -365,7 +367,10 @@ fn construct(module: &Module, construct: &'static str) -> Error {
 
 /// True for symbols with an identity of their own: functions, variables, thread-locals.
 pub(super) fn is_lasting(summary: &ModuleSummary, id: SymbolId) -> bool {
-    let info = &summary.symbols[id.index()];
+    is_identity(&summary.symbols[id.index()])
+}
+
+fn is_identity(info: &SymbolInfo) -> bool {
     let local_constant = info.linkage == Linkage::Local && info.constant;
     match info.kind {
         Kind::Function | Kind::ThreadLocal => !info.name.is_empty(),
@@ -375,27 +380,7 @@ pub(super) fn is_lasting(summary: &ModuleSummary, id: SymbolId) -> bool {
 }
 
 /// The meanings of local names in `modules`, and in modules that these replaced.
-pub(super) fn all_locals(modules: &[Arc<Module>]) -> Locals {
-    let mut all: BTreeMap<Box<str>, Vec<Box<str>>> = BTreeMap::new();
-    for module in modules {
-        let mut of_module = (*module.inherited).clone();
-        let summary = module.readers.summary();
-        let plan = module.plan();
-        for (index, info) in summary.symbols.iter().enumerate() {
-            let id = SymbolId(index as u32);
-            if info.linkage == Linkage::Local && is_lasting(summary, id) {
-                let link_name = plan.import(id).name.clone();
-                of_module.insert(info.name.as_str().into(), vec![link_name]);
-            }
-        }
-        for (name, link_names) in of_module {
-            let known = all.entry(name).or_default();
-            for link_name in link_names {
-                if !known.contains(&link_name) {
-                    known.push(link_name);
-                }
-            }
-        }
-    }
-    Arc::new(all)
+fn all_locals(modules: &[Arc<Module>]) -> Locals {
+    let all = modules.iter().map(|module| module.locals(is_identity));
+    all.fold(Locals::default(), Locals::union)
 }

@@ -4,19 +4,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Bitcode, CodegenError, Kind, SymbolId};
-use uruk_session::{Dylib, Tracker};
+use uruk_session::Dylib;
 use uruk_tiering::Purpose;
 
 use crate::code::body::Body;
 use crate::code::body::ModuleFunction;
-use crate::code::life::Life;
 use crate::code::module::Module;
 use crate::code::names::{Definition, NewName};
-use crate::code::static_names::static_name;
-use crate::code::tracked::Tracked;
+use crate::code::static_names::{LOCAL_MARKER, static_name};
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::sacrificial;
@@ -35,6 +32,7 @@ use super::commit::{Change, What};
 use super::hooks::InputHooks;
 use super::migrate::{Migration, Move};
 use super::plan::Planned;
+use super::staging::Staging;
 
 /// Code that was built for a function, with its version number.
 pub(super) struct BuiltCode {
@@ -100,51 +98,6 @@ pub(super) struct Allowed {
     pub(super) migrations: Vec<Migration>,
 }
 
-/// Names and stubs that are removed again if the replacement fails.
-pub(super) struct Staging {
-    replacing: Arc<Replacing>,
-    tracker: Tracked,
-    stubs: Mutex<Vec<FunctionId>>,
-}
-
-impl Staging {
-    pub(super) fn new(replacing: &Arc<Replacing>, dylib: &Dylib) -> Result<Staging, Error> {
-        Ok(Staging {
-            replacing: Arc::clone(replacing),
-            tracker: dylib.create_tracker()?.into(),
-            stubs: Mutex::default(),
-        })
-    }
-
-    pub(super) fn session_tracker(&self) -> &Tracker {
-        &self.tracker
-    }
-
-    /// Adds a stub that is removed with the rest.
-    pub(super) fn add_stub(&self, id: FunctionId) {
-        self.lock().push(id);
-    }
-
-    /// The tracker by which names and data can be removed later.
-    pub(super) fn tracker(&self) -> Tracked {
-        self.tracker.clone()
-    }
-
-    /// Removes names and stubs that came with the replacement.
-    pub(super) fn undo(&self) {
-        // Fails only if the dylib is gone, and its names with it.
-        let _ = self.tracker.remove();
-        let stubs = std::mem::take(&mut *self.lock());
-        for id in stubs {
-            self.replacing.engines().remove_function(id);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<FunctionId>> {
-        self.stubs.lock()
-    }
-}
-
 impl Allowed {
     pub(super) fn by(replacement: &Replacement) -> Allowed {
         Allowed {
@@ -207,15 +160,16 @@ impl Replacing {
         self.define_added(&module, &planned, staging)?;
         self.check_missing(&image)?;
         // The constructors of the data are not run again.
-        self.link_data(&staging.tracker, &image, Mode::Lazy)?;
+        self.link_data(staging.session_tracker(), &image, Mode::Lazy)?;
         let (changes, entries) = self.compile_members(&module, &planned, allowed.loops)?;
-        let stubs = staging.lock().clone();
-        for id in stubs {
+        for id in staging.stubs() {
             let version = self.versions.ids.next();
             self.make_first(id, version)?;
         }
         let moves = self.moves(&module, &planned, &allowed.migrations)?;
-        self.bound.register(&staging.tracker, &image.modules)?;
+        moves.iter().for_each(|step| staging.add_moved(&step.moved));
+        self.bound
+            .register(staging.session_tracker(), &image.modules)?;
         let summary = module.readers.summary();
         let name = |id: &SymbolId| summary.symbols[id.index()].name.clone();
         let functions = changes.iter();
@@ -245,11 +199,15 @@ impl Replacing {
     ) -> Arc<Module> {
         let summary = module.readers.summary();
         self.plan_own(&module.dylib, summary, &mut planned.plan, planned.image);
-        let mut members = planned.members.iter();
-        let replaced = members.find_map(|&(id, _)| self.life_of(id));
-        module.life = Life::replacing(replaced);
-        self.names.lives.note(&staging.tracker, &module.life);
-        module.inherited = Arc::clone(&planned.locals);
+        module.life = staging.begin_life(
+            planned.members.iter().map(|&(id, _)| id),
+            planned.migrating.iter().map(|it| it.old),
+        );
+        let numbered = format!("{LOCAL_MARKER}{}.", planned.image);
+        let own = planned.plan.imports.iter().filter(|import| import.defined);
+        own.filter(|import| import.name.contains(&numbered))
+            .for_each(|import| staging.add_local(&import.name));
+        module.inherited = planned.locals.clone();
         if let ([old], true) = (&*planned.old, planned.added.is_empty()) {
             module.constants = old.constants.clone();
         }
@@ -366,9 +324,9 @@ impl Replacing {
         let plan = &planned.plan;
         let mut names = Vec::new();
         for &symbol in &planned.added {
-            let id = self.allocate_stub()?;
-            staging.lock().push(id);
             let link_name = &plan.import(symbol).name;
+            let id = self.stub_for(module, symbol, link_name)?;
+            staging.add_stub(id);
             let function = ModuleFunction {
                 module: Arc::clone(module),
                 symbol,
@@ -379,7 +337,7 @@ impl Replacing {
             let name = NewName::strong(link_name.clone(), Definition::Function { id });
             names.push(name.hidden(summary.symbols[symbol.index()].hidden));
         }
-        self.names.define(&staging.tracker, names)?;
+        self.names.define(staging.session_tracker(), names)?;
         let mut names = Vec::new();
         for (index, info) in summary.symbols.iter().enumerate() {
             let import = plan.import(SymbolId(index as u32));
@@ -396,7 +354,7 @@ impl Replacing {
                 names.push(NewName::strong(import.name.clone(), definition).hidden(info.hidden));
             }
         }
-        self.names.define(&staging.tracker, names)?;
+        self.names.define(staging.session_tracker(), names)?;
         Ok(())
     }
 

@@ -188,7 +188,6 @@ impl Replacing {
             before,
             manner,
             moved,
-            _tracker: tracker,
         } = taken;
         let level = how.level.unwrap_or(manner.level);
         let osr = manner.osr && level == Level::Immediate;
@@ -226,7 +225,6 @@ impl Replacing {
                     before: before.collect(),
                     manner,
                     moved,
-                    _tracker: tracker,
                 });
                 Err(cause)
             }

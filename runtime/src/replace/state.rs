@@ -19,7 +19,6 @@ use uruk_base::{FunctionId, VersionId};
 use uruk_tiering::{EntryAddress, Kept};
 
 use crate::code::body::Body;
-use crate::code::tracked::Tracked;
 use crate::fork::gate;
 use crate::reclaim::Reclaim;
 use std::ops::Deref;
@@ -102,9 +101,6 @@ pub(crate) struct Set {
     pub(super) manner: Manner,
     /// Variables that got new storage.
     pub(super) moved: Vec<Moved>,
-    /// Removes the data and the names that came with the set, once its functions are removed. While
-    /// it is held, they stay.
-    pub(super) _tracker: Option<Tracked>,
 }
 
 struct History {

@@ -8,8 +8,9 @@ use crate::fork::sacrificial::spared;
 use crate::fork::shield::Shield;
 use crate::replace::SessionHandle;
 use crate::replace::commit::Way;
-use crate::replace::prepare::{Allowed, Prepared, Staging};
+use crate::replace::prepare::{Allowed, Prepared};
 use crate::replace::quiet;
+use crate::replace::staging::Staging;
 use crate::replace::state::Replacing;
 use std::sync::Arc;
 use uruk_base::FunctionId;
@@ -57,13 +58,16 @@ fn replace_in_turn(
         moves,
     } = prepared;
     let way = Way {
-        tracker: Some(staging.tracker()),
         moves,
         back: Vec::new(),
         withdrawal: replacement.withdrawal.clone(),
     };
     let skipped = match replacement.constructors {
-        true => replacing.run_hooks(hooks)?,
+        true => {
+            // Constructors may store addresses of new definitions: these stay, whatever fails.
+            staging.settle();
+            replacing.run_hooks(hooks)?
+        }
         false => hooks.names(),
     };
     let level = replacement.level;
@@ -85,12 +89,12 @@ fn replace_in_turn(
     };
     let done = done.map_err(|(cause, changes)| {
         drop(changes);
-        // Constructors may have stored addresses of new definitions.
         match replacement.constructors {
             true => cause,
             false => undo(cause),
         }
     })?;
+    staging.settle();
     // The caller is not in a loop: clear the addresses that the work above left on this stack.
     quiet::scrub_stack();
     let loops = replacing.lead(osr, members, looping, &done.old);

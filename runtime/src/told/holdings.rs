@@ -27,6 +27,7 @@ use crate::code::body::Body;
 use crate::code::constants::Constants;
 use crate::code::holding::HeldMemory;
 use crate::code::life::Life;
+use crate::code::locals::CountedLocals;
 use crate::code::static_names::static_bytes;
 use crate::events::memory::{Ledger, MemoryOwner, MemoryPurpose, MemoryReport};
 use crate::session::Session;
@@ -168,12 +169,13 @@ impl Session {
         let (all, bytes) = self.modules.all();
         walk.records += bytes as u64;
         let mut bitcode = 0;
+        let mut counted = CountedLocals::default();
         for (module, life, constants) in all {
             let owner = life.and_then(|life| owners.of(&life));
             if let Some(module) = module {
                 let bytes = module.readers.bitcode().bytes().len() as u64;
                 bitcode += bytes;
-                walk.records += module.bytes() as u64;
+                walk.records += module.bytes(&mut counted) as u64;
                 let purpose = owner.map_or(MemoryPurpose::Waiting, |_| MemoryPurpose::Bitcode);
                 walk.ledger.add(owner, None, purpose, bytes);
             }

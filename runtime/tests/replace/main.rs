@@ -16,6 +16,7 @@ mod continuations_change;
 mod cross_modules;
 mod recycled;
 mod replace;
+mod replace_added;
 mod replace_at_loops;
 mod replace_clear;
 mod replace_dependents;

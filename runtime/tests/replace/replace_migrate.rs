@@ -1,6 +1,6 @@
 //! Variables whose type changes, with a function that carries their contents over.
 
-use uruk::{Error, Jit, ReplaceError, Replacement};
+use uruk::{Error, Jit, ReplaceError, Replacement, Tracker};
 
 const OLD: &str = "
 @pair = global { i32, i32 } { i32 3, i32 4 }
@@ -110,4 +110,108 @@ fn all_users_must_be_replaced_and_the_variable_must_exist() {
     );
     assert!(matches!(cause, ReplaceError::Fixed { .. }), "{cause}");
     assert_eq!((call(&jit, "sum"), call(&jit, "first")), (7, 3));
+}
+
+const VARIABLE: &str = "@v = global i32 3";
+const USER: &str = "@v = external global i32
+define i32 @get() { %v = load i32, ptr @v ret i32 %v }";
+const WIDE: &str = "@v = global i64 0
+define i32 @get() { %v = load i64, ptr @v %n = trunc i64 %v to i32 ret i32 %n }";
+
+fn ten_times(old: *const u8, old_size: usize, new: *mut u8, new_size: usize) {
+    assert_eq!((old_size, new_size), (4, 8));
+    // SAFETY: the bytes of both variables.
+    unsafe {
+        new.cast::<i64>()
+            .write(i64::from(old.cast::<i32>().read()) * 10)
+    }
+}
+
+fn under_tracker(jit: &Jit, text: &str) -> Tracker {
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    tracker.add_ir("m", text).expect("valid");
+    tracker
+}
+
+fn remove(tracker: &Tracker) {
+    // SAFETY: nothing calls its functions any more.
+    unsafe { tracker.remove() }.expect("once");
+}
+
+#[test]
+fn a_variable_that_is_removed_and_added_again_is_another() {
+    let jit = Jit::builder().jobs(1).build().expect("a session");
+    let both = USER.replace("external global i32", "global i32 3");
+    for round in 0..40 {
+        let tracker = under_tracker(&jit, &both);
+        assert_eq!(call(&jit, "get"), 3, "round {round}");
+        let wide = Replacement::ir("wide", WIDE).migrate("v", ten_times);
+        jit.main().replace(wide).expect("migrated");
+        assert_eq!(call(&jit, "get"), 30, "round {round}");
+        remove(&tracker);
+        assert!(jit.lookup("v").is_err());
+        if round % 2 == 0 {
+            jit.reclaim(uruk::ReclaimKind::Sweep, std::time::Duration::from_secs(60));
+        }
+    }
+}
+
+#[test]
+fn new_storage_goes_with_the_variable_and_with_the_functions_that_were_replaced() {
+    let set_up = || {
+        let jit = Jit::builder().jobs(1).build().expect("a session");
+        let trackers = [VARIABLE, USER].map(|text| under_tracker(&jit, text));
+        assert_eq!(call(&jit, "get"), 3);
+        let wide = Replacement::ir("wide", WIDE).migrate("v", ten_times);
+        jit.main().replace(wide).expect("migrated");
+        (jit, trackers)
+    };
+    let (jit, [variable, user]) = set_up();
+    let storage = jit.lookup("v").expect("defined");
+    remove(&user);
+    assert_eq!(jit.lookup("v").expect("defined"), storage);
+    jit.add_ir(
+        "again",
+        &WIDE.replace("global i64 0", "external global i64"),
+    )
+    .expect("valid");
+    assert_eq!(call(&jit, "get"), 30);
+    remove(&variable);
+    assert!(jit.lookup("v").is_err());
+    let (jit, [variable, user]) = set_up();
+    remove(&variable);
+    assert_eq!(call(&jit, "get"), 30);
+    // Another variable of that name has its own storage and type.
+    under_tracker(&jit, VARIABLE);
+    assert_eq!(call(&jit, "get"), 30);
+    remove(&user);
+    under_tracker(&jit, USER);
+    assert_eq!(call(&jit, "get"), 3);
+    let same = USER.replace("external global i32", "global i32 3");
+    let same = Replacement::ir("same", &same);
+    jit.main().replace(same).expect("it has the type");
+    assert_eq!(call(&jit, "get"), 3);
+}
+
+#[test]
+fn the_type_of_the_storage_before_holds_after_a_rollback() {
+    let jit = Jit::builder().jobs(1).build().expect("a session");
+    under_tracker(&jit, VARIABLE);
+    under_tracker(&jit, USER);
+    let wide = Replacement::ir("wide", WIDE).migrate("v", ten_times);
+    jit.main().replace(wide).expect("migrated");
+    let short = Replacement::ir(
+        "short",
+        "@v = global i16 5 define i32 @get() { %v = load i16, ptr @v %n = zext i16 %v to i32 ret i32 %n }",
+    );
+    jit.main()
+        .replace(short.migrate("v", |_, _, _, _| {}))
+        .expect("migrated again");
+    assert_eq!(call(&jit, "get"), 5);
+    jit.rollback().expect("the latest");
+    assert_eq!(call(&jit, "get"), 30);
+    jit.main()
+        .replace(Replacement::ir("wide", WIDE))
+        .expect("it has the type of the first migration");
+    assert_eq!(call(&jit, "get"), 30);
 }

@@ -3,7 +3,7 @@
 
 use super::{Mutation, killed};
 
-pub const TABLE: [Mutation; 10] = [
+pub const TABLE: [Mutation; 11] = [
     killed(
         "658b1367: a waiting set ignores new dependents",
         "runtime/src/replace/quiet.rs",
@@ -74,5 +74,11 @@ pub const TABLE: [Mutation; 10] = [
         ; lea rcx, [rsp + 576]",
         ],
         "-p uruk-stubs --lib snapshot::resolver",
+    ),
+    killed(
+        "d1761204: functions that a replacement added stay",
+        "runtime/src/replace/staging.rs",
+        ["if !stubs.is_empty() {", "if false {"],
+        "-p uruk --test replace replace_added",
     ),
 ];
