@@ -53,7 +53,7 @@ fn threads_that_dropped_states_end() {
     let jit = Jit::new().expect("a session");
     for round in 0..200_usize {
         let dylib = jit.create_dylib(&format!("d{round}")).expect("a dylib");
-        let state = vec![round; 16];
+        let state = [round; 16];
         let length = move || state.len() as i64;
         dylib.define_fn("length", length).expect("defined");
         // SAFETY: nothing calls it.
