@@ -134,13 +134,17 @@ impl ForkMember for Session {
     fn after_fork_child(&self) {
         // Inherited code runs on even when the kernel refuses fresh memory; the next
         // compile then fails with the heap's own error.
-        if let Err(cause) = self.heap.after_fork_child() {
-            error!(%cause, "no fresh code memory after fork");
-        }
+        let fresh = self.heap.after_fork_child();
         self.serving.after_fork_child();
         self.stubs.after_fork_child();
-        self.names.session().pool().after_fork_child();
-        self.names.session().give_up_lost();
+        let session = self.names.session();
+        session.pool().after_fork_child();
+        session.give_up_lost();
+        if let Err(cause) = fresh {
+            // A message is code of embedders, too: a subscriber of `tracing`.
+            let told = move || error!(%cause, "no fresh code memory after fork");
+            session.pool().put_off(told);
+        }
         self.tiers.after_fork_child();
         if let Some(held) = self.tuning.after_fork_child() {
             self.tiers.control().controller.release(held);
@@ -155,8 +159,18 @@ impl ForkMember for Session {
     }
 
     fn restart(self: Arc<Self>) {
+        let pool = self.names.session().pool();
+        let stuck = self.hands.restart();
+        if !stuck.is_empty() {
+            pool.put_off(move || drop(stuck));
+        }
+        if pool.has_waiting() {
+            // The thread that forks may hold locks of the program, so it runs no code of embedders.
+            // Without a thread for them the tasks stay for the next lookup that waits.
+            let pool = pool.clone();
+            self.hands.start_late(move || pool.run_waiting());
+        }
         // One worker: most children call `exec` soon. It enters when the gate is open.
-        self.hands.restart();
         let started = calls::spawn(&self, 1)
             .and_then(|()| background::start(&self))
             .and_then(|()| tuning::start(&self));

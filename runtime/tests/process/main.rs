@@ -15,6 +15,7 @@ mod exit_handlers;
 mod exit_threads;
 mod fatal_input;
 mod fork_lost;
+mod fork_pending;
 mod fork_stress;
 mod initialize;
 mod interrupted;

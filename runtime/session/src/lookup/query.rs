@@ -77,8 +77,13 @@ impl Lookup {
         self
     }
 
-    /// The lookup in progress, on behalf of the question `inside`.
-    pub(crate) fn into_job(self, outcome: Outcome, inside: Option<Arc<Question>>) -> Job {
+    /// The lookup in progress, on behalf of the question `inside`; `caller` is [`Job::caller`].
+    pub(crate) fn into_job(
+        self,
+        outcome: Outcome,
+        inside: Option<Arc<Question>>,
+        caller: usize,
+    ) -> Job {
         Job {
             kind: self.kind,
             order: self
@@ -93,6 +98,7 @@ impl Lookup {
             granted: None,
             past: false,
             inside,
+            caller,
             outcome,
         }
     }
