@@ -165,7 +165,10 @@ impl EmbedderThreads {
                 false => return Ok(()),
             }
         };
-        gate::outside(|| drop(left));
+        // In the repair of a child, which holds the gate's lock, tasks are late.
+        if let Some(left) = left {
+            gate::outside(|| drop(left));
+        }
         Err(cause)
     }
 

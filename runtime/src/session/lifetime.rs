@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tracing::error;
+use tracing::{error, warn};
 
 use super::Session;
 use crate::error::Error;
@@ -94,6 +94,21 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Starts the threads that no call waits for, in a child. Without one of them functions stay at
+    /// their tiers.
+    fn restart_background(self: &Arc<Self>) {
+        if self.service.cause().is_some() {
+            return;
+        }
+        let started = [background::start(self), tuning::start(self)];
+        for cause in started.into_iter().filter_map(Result::err) {
+            let told = move || warn!(%cause, "no background threads after fork");
+            self.names.session().pool().put_off(told);
+        }
+    }
+}
+
 impl ForkMember for Session {
     fn wind_down(&self) {
         self.tiers.pause(true);
@@ -137,6 +152,7 @@ impl ForkMember for Session {
         let fresh = self.heap.after_fork_child();
         self.serving.after_fork_child();
         self.stubs.after_fork_child();
+        self.service.after_fork_child();
         let session = self.names.session();
         session.pool().after_fork_child();
         session.give_up_lost();
@@ -159,6 +175,12 @@ impl ForkMember for Session {
     }
 
     fn restart(self: Arc<Self>) {
+        // One worker: most children call `exec` soon. It enters when the gate is open.
+        if let Err(cause) = calls::spawn(&self, 1) {
+            // Each first call tries again.
+            self.service.lose(&self.stubs, cause);
+        }
+        self.restart_background();
         let pool = self.names.session().pool();
         let stuck = self.hands.restart();
         if !stuck.is_empty() {
@@ -170,13 +192,18 @@ impl ForkMember for Session {
             let pool = pool.clone();
             self.hands.start_late(move || pool.run_waiting());
         }
-        // One worker: most children call `exec` soon. It enters when the gate is open.
-        let started = calls::spawn(&self, 1)
-            .and_then(|()| background::start(&self))
-            .and_then(|()| tuning::start(&self));
-        if let Err(cause) = started {
-            error!(%cause, "no compile worker after fork");
+    }
+
+    fn serve(self: Arc<Self>) -> bool {
+        if self.is_stopping() || self.service.cause().is_none() {
+            return true;
         }
+        let served = calls::spawn(&self, 1).is_ok();
+        if served {
+            self.service.regain(&self.stubs);
+            self.restart_background();
+        }
+        served
     }
 
     fn finish_code(self: Arc<Self>) {

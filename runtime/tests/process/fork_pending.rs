@@ -13,7 +13,7 @@ use super::fork_lost::{Held, Late, PATIENCE_S, in_child, numbers};
 
 /// Makes a child end that hangs inside of `fork`. Before the first session: handlers of children run
 /// in the order in which they are registered.
-fn watch_children() {
+pub(super) fn watch_children() {
     unsafe extern "C" fn in_child() {
         // SAFETY: sets a timer of the process.
         unsafe { libc::alarm(PATIENCE_S) };
@@ -27,14 +27,14 @@ fn watch_children() {
 
 /// A dylib whose generator makes numbers, and the thread that it holds for `number1`. The generator
 /// also holds the thread that asks for `number5`.
-struct Asked {
-    jit: Jit,
-    dylib: Dylib,
+pub(super) struct Asked {
+    pub(super) jit: Jit,
+    pub(super) dylib: Dylib,
     held: Held,
     first: std::thread::JoinHandle<Option<u64>>,
 }
 
-fn asked() -> Asked {
+pub(super) fn asked() -> Asked {
     watch_children();
     let jit = Jit::new().expect("a session");
     let dylib = jit.create_dylib("numbers").expect("a new name");
@@ -68,7 +68,7 @@ impl Asked {
         Lookup::new([(&self.dylib, Visibility::All)]).symbol(self.jit.intern(name))
     }
 
-    fn end(self) {
+    pub(super) fn end(self) {
         self.held.release();
         assert_eq!(self.first.join().expect("no panic"), Some(1));
     }
@@ -111,7 +111,7 @@ fn a_lookup_in_line_whose_thread_is_lost_asks_nothing() {
 }
 
 /// Begins a lookup whose answer comes by a channel, on a thread that can lock `lock`.
-fn begin(asked: &Asked, lock: &Arc<Mutex<()>>) -> mpsc::Receiver<Option<u64>> {
+pub(super) fn begin(asked: &Asked, lock: &Arc<Mutex<()>>) -> mpsc::Receiver<Option<u64>> {
     let (sender, receiver) = mpsc::channel();
     let symbol = asked.jit.intern("number2");
     let (lock, dylib) = (Arc::clone(lock), asked.dylib.clone());

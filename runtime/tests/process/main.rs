@@ -14,6 +14,7 @@ mod exit_destructors;
 mod exit_handlers;
 mod exit_threads;
 mod fatal_input;
+mod fork_limits;
 mod fork_lost;
 mod fork_pending;
 mod fork_stress;
