@@ -158,6 +158,8 @@ fn upgrade(jit: &WeakJit) -> Result<Jit, Error> {
 /// The result of a lookup that may not be there yet: to be awaited, or waited for. The clones
 /// are one lookup. When the last is dropped, a lookup that waits for definitions
 /// ([`Lookup::wait_for_missing`]) ends; one that is being answered goes on.
+///
+/// The child of a fork has the future, too; its lookup is treated as one of [`Jit::lookup_async`].
 #[derive(Clone)]
 pub struct LookupFuture {
     inner: uruk_session::LookupFuture,

@@ -171,7 +171,10 @@ impl ForkMember for Session {
         self.replacing.after_fork_child();
         self.host.after_fork_child();
         self.events.after_fork_child();
-        self.tools.after_fork_child();
+        if let Err(cause) = self.tools.after_fork_child() {
+            let told = move || warn!(%cause, "no perf map in the child of a fork");
+            session.pool().put_off(told);
+        }
     }
 
     fn restart(self: Arc<Self>) {

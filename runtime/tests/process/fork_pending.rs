@@ -19,10 +19,8 @@ pub(super) fn watch_children() {
         unsafe { libc::alarm(PATIENCE_S) };
     }
     // SAFETY: a function that lives as long as the process.
-    assert_eq!(
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) },
-        0
-    );
+    let registered = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    assert_eq!(registered, 0);
 }
 
 /// A dylib whose generator makes numbers, and the thread that it holds for `number1`. The generator
