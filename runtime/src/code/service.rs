@@ -42,15 +42,19 @@ impl CallService {
 
     /// Makes first calls fail, as no worker could be started. Under a pass.
     pub(crate) fn lose(&self, stubs: &StubTable, cause: Error) {
-        *self.cause.lock() = Some(Arc::new(cause));
-        stubs.set_unserved(true);
+        // Locked until the calls fail: a thread that starts a worker for them comes after that.
+        let mut held = self.cause.lock();
+        *held = Some(Arc::new(cause));
+        // Before a call fails, whose caller may call again.
         fork::note_unserved();
+        stubs.set_unserved(true);
     }
 
     /// Makes first calls wait for workers again.
     pub(crate) fn regain(&self, stubs: &StubTable) {
+        let mut held = self.cause.lock();
         stubs.set_unserved(false);
-        *self.cause.lock() = None;
+        *held = None;
     }
 
     /// Why no worker answers; `None` if one does.
