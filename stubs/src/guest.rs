@@ -22,12 +22,13 @@ use crate::cell::Cell;
 use crate::shared::Shared;
 use crate::spots::{Spot, Standing};
 use crate::state::{Kind, Step, Word};
-use crate::sync::{Ordering, look_again, spin, turn};
+use crate::sync::{Ordering, fence, look_again, spin, turn};
 #[cfg(not(loom))]
 use crate::sys::SignalsBlocked;
 use uruk_base::{FunctionId, sandbox};
 
-/// Time between two looks of a first call that waits while the process closes a sandbox around itself.
+/// Time between two looks of a first call that waits while the process closes a sandbox around itself,
+/// or while there is no service.
 const ENDING_LOOK: Duration = Duration::from_millis(1);
 
 /// Under loom there are no signals.
@@ -106,6 +107,9 @@ impl Shared {
                 }
                 // The service answers no more requests.
                 Kind::Unbound | Kind::Requested if sandbox::is_closed() => return Outcome::Failed,
+                Kind::Unbound | Kind::Requested if !word.busy() && self.requests.is_unserved() => {
+                    return Outcome::Failed;
+                }
                 Kind::Unbound if !word.busy() => self.request(function, cell, word),
                 _ => self.wait(cell, word),
             }
@@ -128,6 +132,11 @@ impl Shared {
         };
         match word.kind() {
             _ if word.busy() => self.wait(cell, word),
+            Kind::Unbound | Kind::Requested
+                if self.requests.is_unserved() && self.spots.pass(spot) =>
+            {
+                return Some(Outcome::Failed);
+            }
             Kind::Requested => self.wait(cell, word),
             Kind::Unbound => self.request(function, cell, word),
             Kind::Prepared => {
@@ -202,9 +211,15 @@ impl Shared {
                 None => return,
             }
         };
+        // Partner: the fence in `set_unserved`, which comes before the look at requests.
+        fence(Ordering::SeqCst);
+        let unserved = self.requests.is_unserved();
+        if unserved && word.kind() == Kind::Requested && !word.busy() && !word.gated() {
+            return;
+        }
         // The request was put before this look, by a read-modify-write. So either the thread that ends
         // the service takes it afterwards, or this wait ends soon, and sees the sandbox closed.
-        let limit = sandbox::is_ending().then_some(ENDING_LOOK);
+        let limit = (unserved || sandbox::is_ending()).then_some(ENDING_LOOK);
         self.waiting.wait(cell.futex(), word.bits(), limit);
     }
 }

@@ -155,6 +155,28 @@ fn racing_callers() {
     });
 }
 
+/// The service ends while two callers race: both get no code, and a caller asks again once there is
+/// a service.
+#[test]
+fn no_service() {
+    model(|| {
+        let shared = table(1);
+        let f = function(0);
+        let callers = [call(&shared, f), call(&shared, f)];
+        shared.requests.set_unserved(true);
+        shared.end_waits(f);
+        for caller in callers {
+            assert_eq!(caller.join().unwrap(), Outcome::Failed);
+        }
+        shared.requests.set_unserved(false);
+        let caller = call(&shared, f);
+        let asked = shared.requests.wait(&shared.cells, None, None);
+        assert_eq!(asked, Some(f));
+        assert!(shared.publish(f, code(f)));
+        assert_eq!(caller.join().unwrap(), Outcome::Code(code(f)));
+    });
+}
+
 /// Two functions, two requests, whichever order.
 #[test]
 fn two_functions() {

@@ -14,6 +14,7 @@
 //! | `bell` | guest: ring | add release, then SeqCst fence | the fence in `wait` |
 //! | `bell` | runtime: stop | add release | the acquire in `wait` |
 //! | `stopped` | runtime | relaxed, ordered by `bell` | |
+//! | `unserved` | runtime | relaxed, SeqCst fence after it | the fences in `ring` and in the guest's `wait` |
 //! | `sleepers` | service: add, SeqCst fence; sub | | the fence in `ring` |
 //! | `caller` | guest | relaxed: a hint | |
 //!
@@ -111,6 +112,8 @@ pub(crate) struct Requests {
     sleepers: AtomicU32,
     /// 1 while service threads must not wait.
     stopped: AtomicU32,
+    /// 1 while no service thread exists, so that no request is answered.
+    unserved: AtomicU32,
     /// The processor of the guest that rang last, plus one; zero if it is not known.
     caller: AtomicU32,
     batch: TaggedList,
@@ -243,11 +246,26 @@ impl Requests {
         self.stopped.store(0, Ordering::Relaxed);
     }
 
+    /// Whether no service thread exists. A guest that reads `false` after its request or its
+    /// declaration to wait, and a fence, is found by [`Shared::end_waits`](crate::shared::Shared).
+    pub(crate) fn is_unserved(&self) -> bool {
+        self.unserved.load(Ordering::Relaxed) != 0
+    }
+
+    /// Sets whether no service thread exists.
+    pub(crate) fn set_unserved(&self, unserved: bool) {
+        self.unserved.store(u32::from(unserved), Ordering::Relaxed);
+        // Partners: the fences in `ring` and in the guest's `wait`. Either the guest sees the word,
+        // or the runtime sees its request.
+        fence(Ordering::SeqCst);
+    }
+
     /// Empties everything, for the only thread of a forked child.
     pub(crate) fn reset(&self) {
         self.head.store(0, Ordering::Relaxed);
         self.sleepers.store(0, Ordering::Relaxed);
         self.start();
+        self.set_unserved(false);
         self.batch.clear();
     }
 }

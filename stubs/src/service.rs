@@ -50,6 +50,17 @@ impl StubTable {
         self.shared().requests.stop();
     }
 
+    /// Sets whether there is no thread that takes requests. Then waiting and later calls of functions
+    /// without code continue at the failure handler. The functions do not fail: once the service is
+    /// there, calls ask for code again.
+    pub fn set_unserved(&self, unserved: bool) {
+        self.shared().requests.set_unserved(unserved);
+        if unserved {
+            self.all()
+                .for_each(|function| self.shared().end_waits(function));
+        }
+    }
+
     /// Ends [`StubTable::stop_service`]; a new table is started.
     pub fn start_service(&self) {
         self.shared().requests.start();

@@ -107,6 +107,24 @@ impl Shared {
         }) == Kind::Failed
     }
 
+    /// Ends the waits for a function that was requested, where there is no service
+    /// ([`Requests::set_unserved`]): the callers continue at the failure handler, and the next call
+    /// asks again.
+    pub(crate) fn end_waits(&self, function: FunctionId) {
+        let cell = self.cells.get(function);
+        if cell.word().kind() != Kind::Requested {
+            return;
+        }
+        // Vacant by now, if it is `None`.
+        if let Some(word) = cell.acquire() {
+            let kind = match word.kind() {
+                Kind::Requested => Kind::Unbound,
+                kind => kind,
+            };
+            self.settle(cell, kind);
+        }
+    }
+
     /// Makes the next call of a function that failed ask again.
     pub(crate) fn retry(&self, function: FunctionId) -> bool {
         self.change(function, |_, word| match word.kind() {

@@ -8,7 +8,7 @@
 //!    |  | +-> Prepared -> Bound  +-> Failed <-+ (no: a failed tier-up changes
 //!    |  |     (the guest binds)       |          nothing)
 //!    |  |     (Bound -> Prepared: it rests)
-//!    |  +--- unpublish: Bound, Prepared, Failed
+//!    |  +--- unpublish: Bound, Prepared, Failed; without a service: Requested
 //!    +-----> Quarantined: from all but Vacant, until recycled, or revived for the same name
 //! ```
 //!
@@ -213,7 +213,7 @@ fn settles(from: Kind, to: Kind) -> bool {
         (_, Bound | Quarantined) => true,
         (Unbound | Requested, Failed) => true,
         (Unbound | Failed, Prepared) => true,
-        (Prepared | Failed, Unbound) => true,
+        (Prepared | Failed | Requested, Unbound) => true,
         (Bound, Unbound | Prepared) => true,
         _ => false,
     }

@@ -312,9 +312,12 @@ impl StubTable {
         shared.requests.reset();
         shared.spots.clear();
         shared.gate.store(0, Ordering::Relaxed);
-        for ordinal in 0..self.next.load(Ordering::Relaxed) {
-            shared.inherit(at_ordinal(ordinal));
-        }
+        self.all().for_each(|function| shared.inherit(function));
+    }
+
+    /// The functions handed out so far, vacant ones too.
+    pub(crate) fn all(&self) -> impl Iterator<Item = FunctionId> {
+        (0..self.next.load(Ordering::Relaxed)).map(at_ordinal)
     }
 
     /// The rows that an unwinder needs so far: the resolver, and the stub pages in use. Further

@@ -50,6 +50,11 @@ impl Effects {
         self.rare.get_or_insert_default()
     }
 
+    /// Whether there is nothing to perform.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.completions.is_empty() && self.launches.is_empty() && self.rare.is_none()
+    }
+
     /// Takes the rare effects out, if there are any.
     pub(crate) fn take_rare(&mut self) -> Option<Box<Rare>> {
         self.rare.take()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use uruk_base::locks::thread_mark;
 
 use crate::error::SessionError;
 use crate::flags::Flags;
@@ -38,6 +39,9 @@ pub(crate) struct Job {
     pub past: bool,
     /// The generator question on behalf of which it is made.
     pub inside: Behalf,
+    /// The mark of the thread that waits for the result and is the only one to read it; 0 for a
+    /// lookup with a callback or a future.
+    pub caller: usize,
     pub outcome: Outcome,
 }
 
@@ -58,6 +62,11 @@ impl Job {
     /// Whether no future can read the result any more.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.promise().is_some_and(Promise::is_abandoned)
+    }
+
+    /// Whether only a thread that is not in this child of a `fork` would read the result.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.caller != 0 && self.caller != thread_mark()
     }
 
     pub(crate) fn flags_only(&self) -> bool {

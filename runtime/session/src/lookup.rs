@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
+use uruk_base::locks::uncovered;
 
 use crate::error::SessionError;
 use crate::flags::Flags;
@@ -202,7 +203,10 @@ impl<T> Slot<T> {
         let _ = self.result.set(result);
         let wakers = std::mem::take(&mut *self.wakers.lock());
         self.waiter.finish();
-        wakers.into_iter().for_each(Waker::wake);
+        // Code of embedders, which may wait for a thread that forks.
+        wakers
+            .into_iter()
+            .for_each(|waker| uncovered(|| waker.wake()));
     }
 }
 

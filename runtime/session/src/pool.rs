@@ -315,8 +315,11 @@ impl Pool {
                 }
             }
             let (start, next) = self.inner(|inner| inner.before_park(jobs, helps, waiter));
-            self.start(start);
+            let started = self.start(start);
             match next {
+                Next::Park if !started && self.inner(|inner| inner.active() == 0) => {
+                    return waiter.is_done();
+                }
                 Next::Park if !waiter.is_done() => waiter.parker.park(),
                 Next::TooDeep => return waiter.is_done(),
                 _ => {}
@@ -348,16 +351,18 @@ impl Pool {
     }
 
     #[cfg(loom)]
-    fn start(&self, number: Option<usize>) {
+    fn start(&self, number: Option<usize>) -> bool {
         if number.is_some() {
             let pool = self.clone();
             loom::thread::spawn(move || pool.work());
         }
+        true
     }
 
+    /// Starts a thread, if one was counted; false if it cannot be started.
     #[cfg(not(loom))]
-    fn start(&self, number: Option<usize>) {
-        let Some(number) = number else { return };
+    fn start(&self, number: Option<usize>) -> bool {
+        let Some(number) = number else { return true };
         let pool = self.clone();
         let name = format!("uruk-{number}");
         let config = &self.0.config;
@@ -369,11 +374,12 @@ impl Pool {
                 thread.spawn(move || pool.work()).map(drop)
             }
         };
-        if let Err(error) = started {
+        if let Err(error) = &started {
             // The task stays in the queue for the existing threads.
             tracing::error!(%error, "cannot start a worker thread");
             self.inner(|inner| inner.threads -= 1);
         }
+        started.is_ok()
     }
 
     /// The main loop of a worker: runs tasks until the pool quits, or until it is a spare that is

@@ -10,7 +10,6 @@ use crate::api::dylib::Dylib;
 use crate::api::jit::{Jit, WeakJit};
 use crate::fork::errands::Errand;
 use crate::fork::gate;
-use crate::fork::hands;
 
 /// A callback that can define symbols which a lookup does not find.
 ///
@@ -142,12 +141,7 @@ impl<G: Generator> uruk_session::Generator for GeneratorAdapter<G> {
             let _answering = ask.inner().answering();
             generator.generate(ask);
         };
-        match hands::is_worker() {
-            true => {
-                let _pass = gate::enter();
-                session.hands.start(work);
-            }
-            false => gate::outside(work),
-        }
+        // Without a thread for it the question is dropped, which fails the lookup.
+        session.hands.run(work);
     }
 }

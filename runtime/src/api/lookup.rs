@@ -78,12 +78,18 @@ impl Jit {
 
     /// Looks symbols up and passes the answer to `done`: on this thread if it is ready already,
     /// else on the thread that makes it ready.
+    ///
+    /// The child of a fork has the lookups that were under way too, so `done` is called in both
+    /// processes. In the child it gets an error if another thread was making one of the symbols,
+    /// because that thread is not there. It is then called on a thread of the library, after `fork`
+    /// has returned or before; if no thread can be started, by the next lookup that waits.
     pub fn lookup_async(
         &self,
         lookup: Lookup,
         done: impl FnOnce(Result<LookupResult, Error>) + Send + 'static,
     ) {
         let weak = self.downgrade();
+        let hands = Arc::clone(&self.session().hands);
         let _pass = gate::enter();
         self.session()
             .names
@@ -91,7 +97,7 @@ impl Jit {
             .lookup_async(lookup, move |found| {
                 let found = found.map_err(Error::from);
                 let found = found.and_then(|found| Ok(settled(&upgrade(&weak)?, found)));
-                gate::outside(|| done(found));
+                hands.run(move || done(found));
             });
     }
 
@@ -120,10 +126,11 @@ impl Jit {
         lookup: Lookup,
         done: impl FnOnce(Result<Vec<(Symbol, Flags)>, Error>) + Send + 'static,
     ) {
+        let hands = Arc::clone(&self.session().hands);
         let _pass = gate::enter();
         let session = self.session().names.session();
         session.lookup_flags_async(lookup, move |found| {
-            gate::outside(|| done(found.map_err(Error::from)));
+            hands.run(move || done(found.map_err(Error::from)));
         });
     }
 
@@ -151,6 +158,8 @@ fn upgrade(jit: &WeakJit) -> Result<Jit, Error> {
 /// The result of a lookup that may not be there yet: to be awaited, or waited for. The clones
 /// are one lookup. When the last is dropped, a lookup that waits for definitions
 /// ([`Lookup::wait_for_missing`]) ends; one that is being answered goes on.
+///
+/// The child of a fork has the future, too; its lookup is treated as one of [`Jit::lookup_async`].
 #[derive(Clone)]
 pub struct LookupFuture {
     inner: uruk_session::LookupFuture,

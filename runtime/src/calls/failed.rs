@@ -24,7 +24,8 @@ pub struct FailedCall<'c> {
     pub id: FunctionId,
     /// Its name; `?` for one that was removed.
     pub function: &'c str,
-    /// The cause of its failed compile; `None` for one that was removed.
+    /// The cause of its failed compile, or why there is no thread to compile it; `None` for one that
+    /// was removed.
     pub cause: Option<&'c Error>,
 }
 
@@ -121,6 +122,13 @@ impl Write for Line {
 
 /// Prints the failed call, and ends the process.
 fn end(call: &FailedCall<'_>) -> ! {
+    print(call);
+    // SAFETY: ends the process: no handler could run in a defined state.
+    unsafe { libc::_exit(uruk_stubs::FAILURE_STATUS) }
+}
+
+/// Prints the failed call, without the allocator.
+pub(crate) fn print(call: &FailedCall<'_>) {
     let mut line = Line {
         bytes: [0; 1024],
         len: 0,
@@ -134,9 +142,6 @@ fn end(call: &FailedCall<'_>) -> ! {
     }
     line.len = line.len.min(line.bytes.len() - 1);
     let _ = line.write_str("\n");
-    // SAFETY: writes a live buffer, and ends the process: no handler could run in a defined state.
-    unsafe {
-        libc::write(2, line.bytes.as_ptr().cast(), line.len);
-        libc::_exit(uruk_stubs::FAILURE_STATUS)
-    }
+    // SAFETY: writes a live buffer.
+    unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
 }

@@ -43,6 +43,7 @@ use crate::code::records::Version;
 use crate::code::records::Versions;
 use crate::code::removed::Removed;
 use crate::code::sampled::SampleMap;
+use crate::code::service::CallService;
 use crate::code::table::FunctionTable;
 use crate::code::tools::Tools;
 use crate::error::Error;
@@ -74,6 +75,8 @@ pub(crate) struct CodeDirectory {
     linked: Mutex<HashMap<FunctionId, ObjectCode>, ranks::CodeDirectoryLinked>,
     /// Why functions have no code.
     pub(super) causes: Causes,
+    /// Whether workers answer first calls.
+    pub(crate) service: CallService,
     /// Threads for code of embedders.
     pub(crate) hands: Arc<EmbedderThreads>,
     /// Threads of this session.
@@ -193,6 +196,7 @@ impl CodeDirectory {
             units: AtomicU64::new(0),
             linked: Mutex::default(),
             causes: Causes::default(),
+            service: CallService::default(),
             hands: Arc::default(),
             serving: Arc::default(),
             reading_room: ReadingRoom::new(),
@@ -364,10 +368,10 @@ impl CodeDirectory {
         }
     }
 
-    /// The cause of a function's failed compile.
+    /// The cause of a function's failed compile, or of a call that no worker answers.
     pub(crate) fn cause_of(&self, id: FunctionId) -> Option<Arc<Error>> {
-        let causes = self.causes.lock();
-        causes.get(&id).cloned()
+        let own = self.causes.lock().get(&id).cloned();
+        own.or_else(|| self.service.cause().filter(|_| self.body(id).is_some()))
     }
 
     pub(crate) fn note_cause(&self, id: FunctionId, cause: &Error) {
@@ -475,6 +479,6 @@ fn stub_table(heap: &Heap) -> Result<(Arc<RegionHandle>, Arc<StubTable>), Error>
         // SAFETY: the record is the stub table's own, in the heap it belongs to.
         let _ = unsafe { for_stubs.insert(&[row], &[]) };
     })?;
-    stubs.set_attendance(fork::unseen::attend);
+    stubs.set_attendance(fork::attend_call);
     Ok((region, stubs))
 }

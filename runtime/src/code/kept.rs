@@ -53,7 +53,7 @@ impl Drop for KeptResources {
             return;
         }
         let _pass = gate::enter();
-        self.hands.start(move || {
+        self.hands.start_late(move || {
             let _others = Errand::Others.begin();
             // The resource attached last is released first.
             let all = resources.into_iter().rev();

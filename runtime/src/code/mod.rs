@@ -13,7 +13,7 @@
 //! | [`constants`], [`words`], [`loops`], [`kept`], [`holding`], [`sizes`], [`handles`] | constants, counters and loops of versions; resources of embedders; memory of images, its sizes, handles of images |
 //! | [`life`], [`bonds`], [`suffix`], [`tracked`] | how long an image can be called, the images it is bound to, the number in its local names; trackers |
 //! | [`removed`], [`recycle`], [`undefined`] | stubs of removed functions, when they are handed out again; functions whose names were undefined |
-//! | [`causes`], [`counters`] | why functions have no code, statistics |
+//! | [`causes`], [`service`], [`counters`] | why functions have no code, why no worker answers first calls, statistics |
 //! | [`publications`], [`notes`] | publications against commits of replacements, notes to the thread that frees code |
 
 pub(crate) mod blocks;
@@ -46,6 +46,7 @@ pub(crate) mod records;
 pub(crate) mod recycle;
 pub(crate) mod removed;
 pub(crate) mod sampled;
+pub(crate) mod service;
 pub(crate) mod sizes;
 mod spaces;
 pub(crate) mod static_names;

@@ -399,19 +399,22 @@ impl Tools {
     }
 
     /// In the child of a fork: files are by process, and copies begin where it does.
-    pub(crate) fn after_fork_child(&self) {
+    ///
+    /// # Errors
+    /// There is no perf map in the child.
+    pub(crate) fn after_fork_child(&self) -> Result<(), OutputError> {
         if !self.any {
-            return;
+            return Ok(());
         }
         let mut open = self.open();
-        if let Some(map) = &mut open.perf_map
-            && let Err(cause) = map.after_fork_child()
-        {
-            warn!(%cause, "no perf map in the child of a fork");
+        let map = open.perf_map.as_mut();
+        let followed = map.map_or(Ok(()), |map| map.after_fork_child());
+        if followed.is_err() {
             open.perf_map = None;
         }
         // A tool that follows a child finds the parent's dump by its time. Its own versions from
         // here on would need all inherited ones reported again.
         open.jitdump = None;
+        followed
     }
 }

@@ -2,7 +2,9 @@
 //! answers first calls and must not wait for one.
 //!
 //! Their number follows the tasks; one that finds no task for a second ends. Each task may wait for
-//! any other, so none waits for a thread.
+//! any other, so none waits for a thread. If no thread can be started, a task that others may wait for is
+//! dropped, which fails what it was to do ([`EmbedderThreads::start`]); the release of memory waits
+//! for the next thread ([`EmbedderThreads::start_late`]).
 //!
 //! They are threads of the runtime (`fork::thread`): all signals are blocked there. They are not in
 //! the child of a fork, where tasks that had not begun get new ones.
@@ -17,11 +19,20 @@ use tracing::error;
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_session::Behalf;
 
+use crate::error::Error;
 use crate::fork::errands::Errand;
 use crate::fork::threads;
 use crate::fork::{futex, gate, thread};
 
-type Task = Box<dyn FnOnce() + Send>;
+/// Work of a task.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// A task without a thread.
+struct Task {
+    work: Work,
+    /// Whether it may wait for a thread.
+    late: bool,
+}
 
 thread_local! {
     static HAND: Cell<bool> = const { Cell::new(false) };
@@ -38,6 +49,8 @@ pub(crate) fn is_worker() -> bool {
 #[derive(Default)]
 struct Queue {
     tasks: VecDeque<Task>,
+    /// Tasks for which no thread could be started: the next thread without another task does them.
+    late: Vec<Work>,
     /// Threads that found no task, and have not looked again.
     idle: usize,
     stopping: bool,
@@ -73,24 +86,93 @@ impl Drop for DropCount {
     }
 }
 
+impl Queue {
+    /// The next work for a thread.
+    fn take(&mut self) -> Option<Work> {
+        let first = self.tasks.pop_front().map(|task| task.work);
+        first.or_else(|| self.late.pop())
+    }
+
+    /// Takes the youngest task out, for which there is no thread; returns the work if it may not
+    /// wait for one.
+    fn take_back(&mut self) -> Option<Work> {
+        let Task { work, late } = self.tasks.pop_back()?;
+        if late {
+            self.late.push(work);
+            return None;
+        }
+        Some(work)
+    }
+}
+
 impl EmbedderThreads {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock()
     }
 
     /// Runs `work` on a thread of these, where it begins without a pass. Under a pass.
-    pub(crate) fn start(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+    ///
+    /// # Errors
+    /// [`Error::Thread`]: no thread could be started. `work` was dropped, without a pass.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Error> {
+        self.enqueue(work, false)
+    }
+
+    /// Like [`EmbedderThreads::start`], for work that no thread waits for: if no thread can be
+    /// started, it waits for the next one.
+    pub(crate) fn start_late(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+        // Quiet: it is called in the child of a fork, where a subscriber of `tracing` may find its
+        // locks held.
+        let _ = self.enqueue(work, true);
+    }
+
+    /// Runs code of an embedder without a pass: on the calling thread, or on one of these if that is
+    /// a worker. If none can be started, the code is dropped.
+    pub(crate) fn run(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) {
+        if !is_worker() {
+            return gate::outside(work);
+        }
+        let _pass = gate::enter();
+        if let Err(cause) = self.start(work) {
+            error!(%cause, "no thread for code of an embedder");
+        }
+    }
+
+    fn enqueue(
+        self: &Arc<Self>,
+        work: impl FnOnce() + Send + 'static,
+        late: bool,
+    ) -> Result<(), Error> {
         let behalf = Behalf::now();
-        let work = move || behalf.scope(work);
+        let work = Box::new(move || behalf.scope(work));
         let more = {
             let mut queue = self.queue();
-            queue.tasks.push_back(Box::new(work));
+            queue.tasks.push_back(Task { work, late });
             queue.tasks.len() > queue.idle
         };
         self.wake(1);
-        if more {
-            self.add();
+        if !more {
+            return Ok(());
         }
+        let Err(cause) = self.add() else {
+            return Ok(());
+        };
+        let left = {
+            let mut queue = self.queue();
+            // Another thread may have become idle meanwhile, or have taken the task.
+            match queue.tasks.len() > queue.idle {
+                true => queue.take_back(),
+                false => return Ok(()),
+            }
+        };
+        // In the repair of a child, which holds the gate's lock, tasks are late.
+        if let Some(left) = left {
+            gate::outside(|| drop(left));
+        }
+        Err(cause)
     }
 
     /// Drops states of an embedder, on a thread of [`EmbedderThreads::start`]; on the calling
@@ -111,7 +193,7 @@ impl EmbedderThreads {
                 let _pass = gate::enter();
                 // A replacement does not wait for the drop, which may replace something itself.
                 let _working = Behalf::now().owned(0).enter();
-                self.start(work);
+                self.start_late(work);
             }
         }
     }
@@ -138,12 +220,9 @@ impl EmbedderThreads {
         futex::wake(&self.word, count);
     }
 
-    fn add(self: &Arc<Self>) {
+    fn add(self: &Arc<Self>) -> Result<(), Error> {
         let hands = Arc::clone(self);
-        if let Err(cause) = thread::spawn(String::from("uruk-unit"), move || hands.live()) {
-            // The existing threads will do it.
-            error!(%cause, "no thread for a unit");
-        }
+        thread::spawn(String::from("uruk-unit"), move || hands.live())
     }
 
     fn live(&self) {
@@ -156,7 +235,7 @@ impl EmbedderThreads {
                 let _pass = gate::enter();
                 let mut queue = self.queue();
                 queue.idle -= usize::from(was_idle);
-                let task = queue.tasks.pop_front();
+                let task = queue.take();
                 was_idle = task.is_none();
                 queue.idle += usize::from(was_idle);
                 if was_idle && (queue.stopping || last.elapsed() >= IDLE) {
@@ -168,8 +247,8 @@ impl EmbedderThreads {
                 (task, ours)
             };
             match task {
-                Some(task) => {
-                    task();
+                Some(work) => {
+                    work();
                     last = Instant::now();
                 }
                 None => futex::wait_for(&self.word, seen, IDLE),
@@ -184,12 +263,17 @@ impl EmbedderThreads {
     }
 
     /// Starts threads for the tasks that had not begun, in the child of a fork, which has none.
-    pub(crate) fn restart(self: &Arc<Self>) {
+    /// Returns the tasks for which no thread can be started; their drop runs code of embedders.
+    pub(crate) fn restart(self: &Arc<Self>) -> Vec<Box<dyn FnOnce() + Send>> {
         let waiting = {
             let mut queue = self.queue();
             queue.idle = 0;
             queue.tasks.len()
         };
-        (0..waiting).for_each(|_| self.add());
+        let started = (0..waiting).take_while(|_| self.add().is_ok()).count();
+        let mut queue = self.queue();
+        (started..waiting)
+            .filter_map(|_| queue.take_back())
+            .collect()
     }
 }

@@ -32,6 +32,7 @@ pub(crate) mod unseen;
 
 use std::cell::{Cell, RefCell};
 use std::mem::{ManuallyDrop, MaybeUninit};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,10 @@ pub(crate) trait ForkMember: Send + Sync {
 
     /// Starts threads again, in the child.
     fn restart(self: Arc<Self>);
+
+    /// Starts a thread for first calls, if there is none; false if none can be started. Under a
+    /// pass; others may be inside.
+    fn serve(self: Arc<Self>) -> bool;
 
     /// Compiles all functions without code, and marks those that cannot be compiled as failed
     /// finally. Without a pass, on a thread of the runtime; others may be inside.
@@ -161,6 +166,47 @@ impl Drop for Bare {
     fn drop(&mut self) {
         BARE.set(false);
     }
+}
+
+/// Whether a member lacks threads for first calls. Relaxed: a call that reads too early fails, or
+/// looks again while it waits.
+static UNSERVED: AtomicBool = AtomicBool::new(false);
+
+/// Makes each first call try to start the threads of the members that lack them.
+pub(crate) fn note_unserved() {
+    UNSERVED.store(true, Ordering::Relaxed);
+}
+
+/// Called by first calls before they wait, on any stack and in any handler: makes sure that this
+/// process is whole, and that threads answer calls, if they can be started.
+pub(crate) extern "C" fn attend_call() {
+    unseen::attend();
+    if UNSERVED.load(Ordering::Relaxed) {
+        serve_again();
+    }
+}
+
+/// It uses the allocator, like [`unseen::attend`] in a child: a handler that interrupted the
+/// allocator must not be the first to call a function there.
+#[cold]
+fn serve_again() {
+    // SAFETY: the calling thread's own.
+    let errno = unsafe { *libc::__errno_location() };
+    let members = {
+        let _pass = enter();
+        UNSERVED.store(false, Ordering::Relaxed);
+        let members = members();
+        for member in &members {
+            if !Arc::clone(member).serve() {
+                note_unserved();
+            }
+        }
+        members
+    };
+    // A last handle ends its session, which waits for passes.
+    drop(members);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// The locks of the forking thread between `prepare` and the other side; dropped in order.
@@ -308,7 +354,8 @@ fn made_in_child(mut state: ForkState) {
     errands::after_fork_child();
     threads::after_fork_child();
     sacrificial::after_fork_child();
-    thread::rest::after_fork_child();
+    UNSERVED.store(false, Ordering::Relaxed);
+    thread::after_fork_child();
     confine::after_fork_child();
     for member in &state.members {
         member.after_fork_child();

@@ -29,7 +29,7 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use uruk_base::sandbox;
 use uruk_heap::Room;
@@ -48,6 +48,10 @@ pub(crate) const STACK: usize = 64 << 20;
 /// Less than [`STACK`] where address space is limited. Set under a pass when a session is made;
 /// relaxed, since a thread may as well start with an older value.
 static STACK_NOW: AtomicUsize = AtomicUsize::new(STACK);
+
+/// Whether this process is the child of a fork. The C library keeps the stacks of the parent's
+/// threads there, and gives them to new threads of that size: without room in the address space.
+static INHERITED: AtomicBool = AtomicBool::new(false);
 
 /// Bytes of a name that the kernel keeps.
 const KEPT: usize = 15;
@@ -68,6 +72,12 @@ struct ThreadStart {
 /// Sets the stack of future threads, a multiple of a page.
 pub(crate) fn set_stack(bytes: usize) {
     STACK_NOW.store(bytes, Ordering::Relaxed);
+}
+
+/// In a child: no thread of the runtime is there.
+pub(super) fn after_fork_child() {
+    INHERITED.store(true, Ordering::Relaxed);
+    rest::after_fork_child();
 }
 
 /// Runs `run` on a new thread or on one that rests: with all signals blocked, and a stack large
@@ -118,7 +128,8 @@ const SHARE: usize = 128 * MIB;
 
 const MIB: usize = 1 << 20;
 
-/// The stack of a thread: the planned size, or less if little address space is left.
+/// The stack of a thread: the planned size, or less if little address space is left. If less does not
+/// suffice, an inherited stack may be there.
 fn stack_now() -> io::Result<usize> {
     let planned = STACK_NOW.load(Ordering::Relaxed);
     let Some(room) = Room::now().filter(|_| planned == STACK) else {
@@ -132,6 +143,7 @@ fn stack_now() -> io::Result<usize> {
     let stack = room.left().saturating_sub(SHARE + llvm) / 4 / MIB * MIB;
     match stack >= SMALLEST_STACK {
         true => Ok(stack.min(planned)),
+        false if INHERITED.load(Ordering::Relaxed) => Ok(planned),
         false => Err(io::Error::from_raw_os_error(libc::EAGAIN)),
     }
 }

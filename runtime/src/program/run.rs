@@ -15,6 +15,7 @@ use uruk_files::say;
 use uruk_heap::Pool;
 
 use crate::api::jit::Jit;
+use crate::calls::failed::{self, FailedCall};
 use crate::code::static_names::static_name;
 use crate::error::Error;
 use crate::exits;
@@ -291,15 +292,24 @@ fn write_outputs_early(session: &Session) {
     }
 }
 
-/// Ends the process when a function of the program cannot be compiled; the worker has reported the
-/// cause.
-extern "C" fn end_with_failure(_: uruk_stubs::FunctionId, _: u64) -> u64 {
+/// Ends the process when a function of the program cannot be compiled. The worker has reported the
+/// cause, unless there is none.
+extern "C" fn end_with_failure(id: uruk_stubs::FunctionId, _: u64) -> u64 {
     const TEXT: &[u8] =
         b"uruk: the program called a function without code, after it gave up system calls\n";
     if sandbox::is_closed() {
         // SAFETY: a constant text. Without the signal mask of other messages, which needs calls
         // that may be forbidden.
         unsafe { libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len()) };
+    } else if let Some(at_exit) = AT_EXIT.get() {
+        let _pass = gate::enter();
+        if let Some(cause) = at_exit.session.service.cause() {
+            failed::print(&FailedCall {
+                id,
+                function: at_exit.session.name_of(id),
+                cause: Some(&cause),
+            });
+        }
     }
     // SAFETY: ends the process at once: no handler could run in a defined state.
     unsafe { libc::_exit(crate::error::EXIT_FAILURE) }

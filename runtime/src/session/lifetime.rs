@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tracing::error;
+use tracing::{error, warn};
 
 use super::Session;
 use crate::error::Error;
@@ -94,6 +94,21 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Starts the threads that no call waits for, in a child. Without one of them functions stay at
+    /// their tiers.
+    fn restart_background(self: &Arc<Self>) {
+        if self.service.cause().is_some() {
+            return;
+        }
+        let started = [background::start(self), tuning::start(self)];
+        for cause in started.into_iter().filter_map(Result::err) {
+            let told = move || warn!(%cause, "no background threads after fork");
+            self.names.session().pool().put_off(told);
+        }
+    }
+}
+
 impl ForkMember for Session {
     fn wind_down(&self) {
         self.tiers.pause(true);
@@ -134,13 +149,18 @@ impl ForkMember for Session {
     fn after_fork_child(&self) {
         // Inherited code runs on even when the kernel refuses fresh memory; the next
         // compile then fails with the heap's own error.
-        if let Err(cause) = self.heap.after_fork_child() {
-            error!(%cause, "no fresh code memory after fork");
-        }
+        let fresh = self.heap.after_fork_child();
         self.serving.after_fork_child();
         self.stubs.after_fork_child();
-        self.names.session().pool().after_fork_child();
-        self.names.session().give_up_lost();
+        self.service.after_fork_child();
+        let session = self.names.session();
+        session.pool().after_fork_child();
+        session.give_up_lost();
+        if let Err(cause) = fresh {
+            // A message is code of embedders, too: a subscriber of `tracing`.
+            let told = move || error!(%cause, "no fresh code memory after fork");
+            session.pool().put_off(told);
+        }
         self.tiers.after_fork_child();
         if let Some(held) = self.tuning.after_fork_child() {
             self.tiers.control().controller.release(held);
@@ -151,18 +171,42 @@ impl ForkMember for Session {
         self.replacing.after_fork_child();
         self.host.after_fork_child();
         self.events.after_fork_child();
-        self.tools.after_fork_child();
+        if let Err(cause) = self.tools.after_fork_child() {
+            let told = move || warn!(%cause, "no perf map in the child of a fork");
+            session.pool().put_off(told);
+        }
     }
 
     fn restart(self: Arc<Self>) {
         // One worker: most children call `exec` soon. It enters when the gate is open.
-        self.hands.restart();
-        let started = calls::spawn(&self, 1)
-            .and_then(|()| background::start(&self))
-            .and_then(|()| tuning::start(&self));
-        if let Err(cause) = started {
-            error!(%cause, "no compile worker after fork");
+        if let Err(cause) = calls::spawn(&self, 1) {
+            // Each first call tries again.
+            self.service.lose(&self.stubs, cause);
         }
+        self.restart_background();
+        let pool = self.names.session().pool();
+        let stuck = self.hands.restart();
+        if !stuck.is_empty() {
+            pool.put_off(move || drop(stuck));
+        }
+        if pool.has_waiting() {
+            // The thread that forks may hold locks of the program, so it runs no code of embedders.
+            // Without a thread for them the tasks stay for the next lookup that waits.
+            let pool = pool.clone();
+            self.hands.start_late(move || pool.run_waiting());
+        }
+    }
+
+    fn serve(self: Arc<Self>) -> bool {
+        if self.is_stopping() || self.service.cause().is_none() {
+            return true;
+        }
+        let served = calls::spawn(&self, 1).is_ok();
+        if served {
+            self.service.regain(&self.stubs);
+            self.restart_background();
+        }
+        served
     }
 
     fn finish_code(self: Arc<Self>) {

@@ -342,7 +342,7 @@ impl TierState {
     /// Hands a job for a unit to a thread for code of embedders.
     fn hand_over(self: &Arc<Self>, job: Job, unit: UnitBody) {
         let (tiers, engines) = (Arc::clone(self), self.engines());
-        self.hands.start(move || {
+        self.hands.start_late(move || {
             let _pass = gate::enter();
             // These may be the last handles of the session: they are dropped before the pass.
             let (engines, tiers, unit) = (engines, tiers, unit);

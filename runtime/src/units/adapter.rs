@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
+use tracing::error;
 use uruk_base::FunctionId;
 use uruk_session::{Dylib, Flags, Interface, Responsibility, SessionError, Symbol, Unit};
 
@@ -63,11 +64,15 @@ impl Unit for UnitAdapter {
             return gate::outside(move || unit.materialize(responsibility));
         }
         let _pass = gate::enter();
-        session.hands.start(move || {
+        // Without a thread the responsibility is dropped, which fails the symbols.
+        let started = session.hands.start(move || {
             let _others = Errand::Others.begin();
             let _making = responsibility.making();
             unit.materialize(api::unit::Responsibility::new(jit, responsibility, names));
         });
+        if let Err(cause) = started {
+            error!(%cause, "no thread for a unit");
+        }
     }
 
     fn discard(&mut self, dylib: &Dylib, symbol: Symbol) {

@@ -40,10 +40,11 @@ impl Session {
     /// the function that is answered here.
     pub(crate) fn answer_from_unit(self: &Arc<Self>, id: FunctionId, body: UnitBody) {
         let session = Arc::clone(self);
-        self.hands.start(move || {
+        let asked = body.clone();
+        let started = self.hands.start(move || {
             let _pass = gate::enter();
             // These may be the last handles of the session: they are dropped before the pass.
-            let (session, body) = (session, body);
+            let (session, body) = (session, asked);
             if let Err(cause) = session.materialize_body(id, &body)
                 && session.stubs.entry(id).is_none()
             {
@@ -51,6 +52,10 @@ impl Session {
                 session.fail_body(id, &body, &cause);
             }
         });
+        if let Err(cause) = started {
+            error!(function = self.name_of(id), %cause, "no thread for a unit");
+            self.fail_body(id, &body, &cause);
+        }
     }
 
     /// Marks a function as failed whose body is not available, unless it was removed meanwhile. Then

@@ -38,7 +38,6 @@ use crate::code::kept::KeptResources;
 use crate::code::unit_body::UnitBody;
 use crate::error::{Error, Missing, Refusal};
 use crate::fork::errands::Errand;
-use crate::fork::hands::{self};
 use crate::fork::{gate, panics};
 use crate::load::objects::is_function;
 use crate::session::Session;
@@ -91,10 +90,8 @@ impl Unit for BetterUnit {
             let _making = asked.making();
             asked.ask();
         };
-        match hands::is_worker() {
-            true => session.hands.start(ask),
-            false => gate::outside(ask),
-        }
+        // Without a thread the responsibility is dropped: the function keeps its code.
+        session.hands.run(ask);
     }
 }
 

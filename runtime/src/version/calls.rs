@@ -51,18 +51,22 @@ pub(crate) fn spawn(compiler: &Arc<Compiler>, count: usize) -> Result<(), Error>
 fn spawn_at(place: &Arc<Workplace>, count: usize) -> Result<(), Error> {
     for index in 0..count {
         let name = format!("uruk-{index}");
-        let serving = &place.compiler.serving;
-        let work = serving.work(place, Arc::clone(&place.engines), move |place| {
-            serve(place, index == 0)
-        });
-        match thread::spawn(name, work) {
-            Err(cause) if index == 0 => return Err(cause),
-            Err(cause) => {
-                warn!(asked = count, had = index, %cause, "fewer compile workers");
-                break;
-            }
-            Ok(()) => {}
+        let compiler = &place.compiler;
+        let work = compiler
+            .serving
+            .work(place, Arc::clone(&place.engines), move |place| {
+                serve(place, index == 0)
+            });
+        compiler.service.begin_worker();
+        let Err(cause) = thread::spawn(name, work) else {
+            continue;
+        };
+        compiler.service.end_worker();
+        if index == 0 {
+            return Err(cause);
         }
+        warn!(asked = count, had = index, %cause, "fewer compile workers");
+        break;
     }
     Ok(())
 }
@@ -159,11 +163,16 @@ fn serve(place: &Arc<Workplace>, first: bool) {
 }
 
 /// Starts another worker in place of the calling one, which ends. The new worker also checks the
-/// main thread. Without any worker, later first calls would wait forever. Under a pass.
+/// main thread. Without any worker, first calls fail until one can be started. Under a pass.
 fn replace_worker(place: &Arc<Workplace>, message: &str) {
     rest::unfit();
+    let others = place.compiler.service.end_worker();
     if let Err(cause) = spawn_at(place, 1) {
         error!(%cause, message, "no worker in place of one that was lost");
+        if !others {
+            let compiler = &place.compiler;
+            compiler.service.lose(&compiler.stubs, cause);
+        }
     }
     // The panic may come from a listener.
     panics::contained(|| place.compiler.tell_lost(message));

@@ -11,10 +11,10 @@ use uruk::{
 use uruk_testing::in_own_process;
 
 /// How long a child may take; beyond, it hangs.
-const PATIENCE_S: u32 = 100;
+pub(super) const PATIENCE_S: u32 = 100;
 
 /// Runs `work` in a child of a fork; whether it was true.
-fn in_child(work: impl FnOnce() -> bool) -> bool {
+pub(super) fn in_child(work: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child only uses the session, which is whole there, and ends at once.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -32,32 +32,37 @@ fn in_child(work: impl FnOnce() -> bool) -> bool {
 
 /// Comes when it is told to, which a child of a fork never is.
 #[derive(Clone)]
-struct Held {
-    entered: Arc<Barrier>,
+pub(super) struct Held {
+    pub(super) entered: Arc<Barrier>,
     leave: Arc<AtomicBool>,
 }
 
 impl Held {
-    fn new() -> Held {
+    pub(super) fn new() -> Held {
         Held {
             entered: Arc::new(Barrier::new(2)),
             leave: Arc::default(),
         }
     }
 
-    fn wait(&self) {
+    pub(super) fn wait(&self) {
         self.entered.wait();
+        self.stay();
+    }
+
+    /// Like `wait`, without a second thread that notices it.
+    pub(super) fn stay(&self) {
         while !self.leave.load(Ordering::Acquire) {
             std::thread::yield_now();
         }
     }
 
-    fn release(&self) {
+    pub(super) fn release(&self) {
         self.leave.store(true, Ordering::Release);
     }
 }
 
-fn numbers(dylib: &Dylib, ask: &GeneratorRequest) -> Result<(), Error> {
+pub(super) fn numbers(dylib: &Dylib, ask: &GeneratorRequest) -> Result<(), Error> {
     let numbers = ask.missing().iter().filter_map(|(symbol, _)| {
         let number = ask.jit().name_of(*symbol).strip_prefix("number")?;
         Some((*symbol, number.parse().ok()?, Flags::EXPORTED))
@@ -97,7 +102,7 @@ fn a_generator_on_another_thread_keeps_no_lookup_in_line() {
 }
 
 /// A function of the host, made when the test says so.
-struct Late(Symbol, Held);
+pub(super) struct Late(pub(super) Symbol, pub(super) Held);
 
 extern "C" fn forty_two() -> i64 {
     42

@@ -8,7 +8,7 @@ const SHARED: &str = "stubs/src/shared.rs";
 const GUEST: &str = "stubs/src/guest.rs";
 const REQUESTS: &str = "stubs/src/requests.rs";
 
-pub const TABLE: [Mutation; 34] = [
+pub const TABLE: [Mutation; 36] = [
     killed(
         "the state word is read relaxed",
         CELL,
@@ -311,5 +311,25 @@ pub const TABLE: [Mutation; 34] = [
         REQUESTS,
         ["        self.futex.wake_all(&self.bell);", ""],
         "model::stopping_wakes_the_service",
+    ),
+    killed(
+        "a wait is declared without a fence before it looks for a service",
+        GUEST,
+        [
+            "        fence(Ordering::SeqCst);
+        let unserved",
+            "        let unserved",
+        ],
+        "model::no_service",
+    ),
+    killed(
+        "the end of the service has no fence before it looks for requests",
+        REQUESTS,
+        [
+            "        // or the runtime sees its request.
+        fence(Ordering::SeqCst);",
+            "        // or the runtime sees its request.",
+        ],
+        "model::no_service",
     ),
 ];

@@ -75,8 +75,8 @@ impl Lookup {
         self
     }
 
-    /// The lookup in progress, on behalf of `inside`.
-    pub(crate) fn into_job(self, outcome: Outcome, inside: Behalf) -> Job {
+    /// The lookup in progress, on behalf of `inside`; `caller` is [`Job::caller`].
+    pub(crate) fn into_job(self, outcome: Outcome, inside: Behalf, caller: usize) -> Job {
         Job {
             kind: self.kind,
             order: self
@@ -91,6 +91,7 @@ impl Lookup {
             granted: None,
             past: false,
             inside,
+            caller,
             outcome,
         }
     }

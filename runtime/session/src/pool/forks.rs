@@ -1,10 +1,11 @@
 //! The two sides of a `fork`: tasks are kept from starting, and threads out of the locks.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use super::parts::Task;
 use super::{DEPTH, Pool, WORKER};
-use crate::sync::Parker;
+use crate::sync::{Mutex, Parker};
 
 impl Pool {
     /// Waits until no task runs (except those that call this) and keeps new ones from starting,
@@ -72,26 +73,61 @@ impl Pool {
         });
         wake.iter().for_each(|idle| idle.parker.unpark());
         quiet.iter().for_each(|parker| parker.unpark());
-        start
-            .into_iter()
-            .for_each(|number| self.start(Some(number)));
+        for number in start {
+            self.start(Some(number));
+        }
     }
 
     /// Restarts the pool in the child of a `fork` after `quiesce`: no other thread exists any more;
     /// new ones start when there is work.
     pub fn after_fork_child(&self) {
         self.0.gate.open();
-        self.inner(|inner| {
-            inner.idle.clear();
+        let idle = self.inner(|inner| {
             inner.quiet.clear();
             inner.threads = 0;
             inner.waiting = 0;
             inner.nested_waits = 0;
             inner.deep_waits = 0;
+            std::mem::take(&mut inner.idle)
         });
+        // A handler that interrupted a wait may have forked: that wait is not in the list any more,
+        // so it looks for tasks again. The others are not in the child.
+        idle.iter().for_each(|idle| idle.parker.unpark());
         let own = DEPTH.with(Cell::get) > 0;
         self.0.running.set(usize::from(own));
         WORKER.with(|worker| worker.set(false));
         self.resume();
+    }
+
+    /// Starts a task for a worker. Without workers it waits in the queue, for
+    /// [`Pool::run_waiting`], for a thread that starts another task, or for one that waits: the
+    /// calling thread must not run it.
+    pub fn put_off(&self, work: impl FnOnce() + Send + 'static) {
+        if self.0.config.jobs > 0 {
+            return self.spawn(work);
+        }
+        let task = Arc::new(Task {
+            work: Mutex::new(Some(Box::new(work))),
+            sake: Weak::new(),
+        });
+        let idle = self.inner(|inner| {
+            inner.queue_up(&task);
+            inner.idle.pop()
+        });
+        if let Some(idle) = idle {
+            idle.parker.unpark();
+        }
+    }
+
+    /// Whether tasks wait in the queue of a pool without workers.
+    pub fn has_waiting(&self) -> bool {
+        self.0.config.jobs == 0 && self.inner(|inner| inner.has_task())
+    }
+
+    /// Runs the tasks that wait in the queue of a pool without workers, on the calling thread.
+    pub fn run_waiting(&self) {
+        if self.0.config.jobs == 0 {
+            self.drain();
+        }
     }
 }

@@ -82,10 +82,20 @@ impl PoolState {
     /// Adds a task. Taken tasks at the front are dropped: without workers no other thread removes
     /// them.
     pub(super) fn queue_up(&mut self, task: &Arc<Task>) {
+        self.drop_taken();
+        self.queue.push_back(Arc::clone(task));
+    }
+
+    fn drop_taken(&mut self) {
         while self.queue.front().is_some_and(|first| first.is_taken()) {
             self.queue.pop_front();
         }
-        self.queue.push_back(Arc::clone(task));
+    }
+
+    /// Whether a task of the queue is still to be done.
+    pub(super) fn has_task(&mut self) -> bool {
+        self.drop_taken();
+        !self.queue.is_empty()
     }
 }
 

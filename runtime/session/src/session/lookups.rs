@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
-use uruk_base::locks::Covered;
+use uruk_base::locks::{Covered, thread_mark};
 
 use super::{Inner, Session, StillMissing};
 use crate::dylib::Dylib;
@@ -34,9 +34,16 @@ impl Session {
     }
 
     /// Begins a lookup, unless it names a dylib of another session; see [`Session::run_job`].
-    fn begin(&self, lookup: Lookup, outcome: Outcome, keep: bool) -> Option<Launching> {
+    /// `caller` is [`Job::caller`].
+    fn begin(
+        &self,
+        lookup: Lookup,
+        outcome: Outcome,
+        caller: usize,
+        keep: bool,
+    ) -> Option<Launching> {
         let foreign = lookup.order.iter().find_map(|(d, _)| self.own(d).err());
-        let job = lookup.into_job(outcome, Behalf::now());
+        let job = lookup.into_job(outcome, Behalf::now(), caller);
         match foreign {
             None => self.run_job(job, keep),
             Some(error) => {
@@ -147,7 +154,8 @@ impl Session {
         let pool = &self.0.pool;
         let keep = pool.may_help();
         let _waits = pool.will_wait(future.waiter());
-        let kept = pool.for_the_sake_of(future.waiter(), || self.begin(lookup, outcome, keep));
+        let begin = || self.begin(lookup, outcome, thread_mark(), keep);
+        let kept = pool.for_the_sake_of(future.waiter(), begin);
         if let Some(launching) = kept {
             let waiter = Arc::clone(future.waiter());
             pool.run(|| self.materialize(launching), Some(waiter));
@@ -198,7 +206,8 @@ impl Session {
     }
 
     /// Looks symbols up and passes the answer to `done`: on this thread if it is ready already,
-    /// else on the thread that makes it ready.
+    /// else on the thread that makes it ready. In a child of `fork`, `done` is called as well; see
+    /// [`Session::give_up_lost`].
     pub fn lookup_async(
         &self,
         lookup: Lookup,
@@ -208,7 +217,7 @@ impl Session {
             return done(Ok(result));
         }
         let done = Completion::Call(Box::new(done));
-        self.begin(lookup, Outcome::Addresses(done), false);
+        self.begin(lookup, Outcome::Addresses(done), 0, false);
     }
 
     /// Looks symbols up; the answer can be waited for.
@@ -218,7 +227,7 @@ impl Session {
             Some(result) => future.finish(Ok(result)),
             None => {
                 let told = Completion::Future(future.promise());
-                self.begin(lookup, Outcome::Addresses(told), false);
+                self.begin(lookup, Outcome::Addresses(told), 0, false);
             }
         }
         future
@@ -231,7 +240,8 @@ impl Session {
     pub fn lookup_flags(&self, lookup: Lookup) -> Result<Vec<(Symbol, Flags)>, SessionError> {
         let future = self.future();
         let told = future.clone();
-        self.lookup_flags_async(lookup, move |result| told.finish(result));
+        let done = Outcome::Flags(Box::new(move |result| told.finish(result)));
+        self.begin(lookup, done, thread_mark(), false);
         future.wait()
     }
 
@@ -241,7 +251,7 @@ impl Session {
         lookup: Lookup,
         done: impl FnOnce(Result<Vec<(Symbol, Flags)>, SessionError>) + Send + 'static,
     ) {
-        self.begin(lookup, Outcome::Flags(Box::new(done)), false);
+        self.begin(lookup, Outcome::Flags(Box::new(done)), 0, false);
     }
 
     /// Ends the lookups that wait for definitions, when no more will come.

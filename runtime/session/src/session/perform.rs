@@ -2,6 +2,8 @@
 //!
 //! A panic in a callback of the embedder is reported, and the other callbacks still run.
 
+use uruk_base::locks::Covered;
+
 use super::Session;
 use crate::dylib::Dylib;
 use crate::effects::{Effects, Launching, Rare};
@@ -17,6 +19,21 @@ impl Session {
         let result = change(&mut self.lock(), &mut effects);
         effects.run(self);
         result
+    }
+
+    /// Changes the state where no code of embedders may run; a task of the pool performs the
+    /// effects. See [`Pool::put_off`](crate::Pool::put_off).
+    pub(crate) fn change_later(&self, change: impl FnOnce(&mut State, &mut Effects)) {
+        let mut effects = Effects::default();
+        change(&mut self.lock(), &mut effects);
+        if !effects.is_empty() {
+            let session = self.clone();
+            self.0.pool.put_off(move || {
+                // The thread that runs it may lack a cover.
+                let _covered = Covered::ensure();
+                effects.run(&session);
+            });
+        }
     }
 
     pub(crate) fn tracker_event(&self, event: &TrackerEvent) {

@@ -192,11 +192,17 @@ impl Session {
 
     /// Gives up lost work in the child of a `fork`, after
     /// [`Pool::after_fork_child`](crate::Pool::after_fork_child). Lookups no longer queue behind
-    /// one that another thread was answering. Symbols fail that another thread had declared to be
-    /// making ([`making`](crate::Responsibility::making)). Other threads of the child must not
-    /// answer a question or make a symbol meanwhile.
+    /// one that another thread was answering, and those that queue for a thread that is not in the
+    /// child end. Symbols fail that another thread had declared to be making
+    /// ([`making`](crate::Responsibility::making)). Other threads of the child must not answer a
+    /// question or make a symbol meanwhile.
+    ///
+    /// It calls no code of embedders: generators that are asked next, completions of lookups that
+    /// fail, and wakers are called by a task of the pool. Without workers that task waits for
+    /// [`Pool::run_waiting`](crate::Pool::run_waiting), or for a thread that waits in a lookup.
     pub fn give_up_lost(&self) {
-        self.change(|state, effects| {
+        self.change_later(|state, effects| {
+            lost::drop_lookups(state);
             for (dylib, generator) in lost::answers(state) {
                 state.leave_generator(dylib, generator, effects);
             }

@@ -37,6 +37,11 @@ impl<D> DylibTable<D> {
         self.rows.values()
     }
 
+    /// All dylibs, in no order.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut D> {
+        self.rows.values_mut()
+    }
+
     /// The dylib of that name.
     pub(crate) fn named(&self, name: &str) -> Option<&D> {
         self.rows.get(self.names.get(name)?)

@@ -26,6 +26,15 @@ pub(crate) fn answers(state: &State) -> Vec<(DylibId, GeneratorId)> {
     lost
 }
 
+/// Ends the lookups in the queues of generators that only threads outside of the child would read.
+pub(crate) fn drop_lookups(state: &mut State) {
+    for dylib in state.dylibs.values_mut() {
+        for cell in &mut dylib.generators {
+            cell.line.retain(|job| !job.is_lost());
+        }
+    }
+}
+
 /// Responsibilities that another thread was making, with their symbols.
 pub(crate) fn symbols(state: &State) -> Vec<(Key, Vec<(Symbol, Flags)>)> {
     let own = thread_mark();
