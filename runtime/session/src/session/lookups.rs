@@ -65,7 +65,7 @@ impl Session {
             let kept = effects.run_but_one(self, keep);
             let Step::Ask(asking) = step else { return kept };
             let generator = Arc::clone(&asking.generator);
-            let (ask, progress) = GeneratorRequest::new(self, asking);
+            let (ask, progress) = GeneratorRequest::new(self, *asking);
             let question = Arc::clone(ask.question());
             self.guarded(|| {
                 let _working = Behalf::of(&question).enter();

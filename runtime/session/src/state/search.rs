@@ -32,7 +32,7 @@ enum Match {
 pub(crate) enum Step {
     /// It is answered, or waits in a query, in a generator's queue, or for definitions.
     Settled,
-    Ask(Asking),
+    Ask(Box<Asking>),
 }
 
 /// The outcome of the short path.
@@ -153,12 +153,12 @@ impl State {
             if !nested {
                 cell.inside = Some(Arc::clone(&question));
             }
-            Step::Ask(Asking {
+            Step::Ask(Box::new(Asking {
                 generator: Arc::clone(&cell.generator),
                 question,
                 job,
                 missing,
-            })
+            }))
         };
         if let Some((dylib, id)) = granted
             && !mine
