@@ -175,7 +175,7 @@ pub struct Working {
 
 impl Behalf {
     /// Work of the thread itself.
-    const OWN: Behalf = Behalf {
+    pub const OWN: Behalf = Behalf {
         question: None,
         owner: 0,
     };

@@ -283,8 +283,9 @@ impl Pool {
             }
             let possible = self.wait_counted(waiter);
             let idle = self.inner(|inner| {
-                inner.nested_waits -= 1;
-                inner.deep_waits -= usize::from(deep);
+                // In the child of a fork that a handler made meanwhile, there are none.
+                inner.nested_waits = inner.nested_waits.saturating_sub(1);
+                inner.deep_waits = inner.deep_waits.saturating_sub(usize::from(deep));
                 inner.waiting -= usize::from(worker);
                 // The spares of a pool without workers exit after the last deep wait.
                 match deep && inner.deep_waits == 0 {

@@ -10,12 +10,13 @@ pub use uruk_session::{
     DylibId, Found, Lookup, LookupResult, Required, StillMissing, SymbolState, Visibility,
 };
 
-use uruk_session::{Flags, SessionError, Symbol};
+use uruk_session::{Behalf, Flags, SessionError, Symbol};
 
 use crate::api::dylib::Dylib;
 use crate::api::jit::{Jit, WeakJit};
 use crate::error::Error;
 use crate::fork::gate;
+use crate::fork::hands::EmbedderThreads;
 
 impl From<&Dylib> for uruk_session::Dylib {
     fn from(dylib: &Dylib) -> uruk_session::Dylib {
@@ -37,6 +38,12 @@ fn settled(jit: &Jit, found: LookupResult) -> LookupResult {
             found.address = address;
         }
     })
+}
+
+/// Calls a completion. No replacement waits for it, though it may end on a thread of one.
+fn complete(hands: &Arc<EmbedderThreads>, done: impl FnOnce() + Send + 'static) {
+    let _working = Behalf::now().owned(0).enter();
+    hands.run(done);
 }
 
 impl Jit {
@@ -97,7 +104,7 @@ impl Jit {
             .lookup_async(lookup, move |found| {
                 let found = found.map_err(Error::from);
                 let found = found.and_then(|found| Ok(settled(&upgrade(&weak)?, found)));
-                hands.run(move || done(found));
+                complete(&hands, move || done(found));
             });
     }
 
@@ -130,7 +137,7 @@ impl Jit {
         let _pass = gate::enter();
         let session = self.session().names.session();
         session.lookup_flags_async(lookup, move |found| {
-            hands.run(move || done(found.map_err(Error::from)));
+            complete(&hands, move || done(found.map_err(Error::from)));
         });
     }
 

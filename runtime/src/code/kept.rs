@@ -6,7 +6,7 @@ use crate::fork::{gate, panics};
 use std::fmt;
 use std::sync::Arc;
 use uruk_base::locks::Mutex;
-use uruk_session::Resource;
+use uruk_session::{Behalf, Resource};
 
 /// Resources kept for as long as code may run. They are released on a thread for code of embedders,
 /// as the last owner may be dropped where such code must not run.
@@ -53,6 +53,8 @@ impl Drop for KeptResources {
             return;
         }
         let _pass = gate::enter();
+        // No replacement waits for it.
+        let _working = Behalf::now().owned(0).enter();
         self.hands.start_late(move || {
             let _others = Errand::Others.begin();
             // The resource attached last is released first.

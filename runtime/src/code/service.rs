@@ -29,9 +29,14 @@ impl CallService {
         self.workers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Uncounts a worker; whether there are others.
-    pub(crate) fn end_worker(&self) -> bool {
-        self.workers.fetch_sub(1, Ordering::Relaxed) > 1
+    /// Uncounts a worker.
+    pub(crate) fn end_worker(&self) {
+        self.workers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether there is no worker.
+    pub(crate) fn has_none(&self) -> bool {
+        self.workers.load(Ordering::Relaxed) == 0
     }
 
     /// In the child of a fork, which has no worker.
@@ -50,9 +55,13 @@ impl CallService {
         stubs.set_unserved(true);
     }
 
-    /// Makes first calls wait for workers again.
+    /// Makes first calls wait for workers again, after one was started.
     pub(crate) fn regain(&self, stubs: &StubTable) {
         let mut held = self.cause.lock();
+        if self.has_none() {
+            // It was lost already.
+            return;
+        }
         stubs.set_unserved(false);
         *held = None;
     }

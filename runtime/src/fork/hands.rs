@@ -29,6 +29,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 /// A task without a thread.
 struct Task {
+    number: u64,
     work: Work,
     /// Whether it may wait for a thread.
     late: bool,
@@ -36,6 +37,23 @@ struct Task {
 
 thread_local! {
     static HAND: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the calling thread as one of these until it is dropped: the thread may do other work of the
+/// runtime afterwards.
+struct Hand;
+
+impl Hand {
+    fn new() -> Hand {
+        HAND.set(true);
+        Hand
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        HAND.set(false);
+    }
 }
 
 /// How long a thread waits for a task before it ends.
@@ -49,6 +67,8 @@ pub(crate) fn is_worker() -> bool {
 #[derive(Default)]
 struct Queue {
     tasks: VecDeque<Task>,
+    /// The number of the next task.
+    next: u64,
     /// Tasks for which no thread could be started: the next thread without another task does them.
     late: Vec<Work>,
     /// Threads that found no task, and have not looked again.
@@ -93,10 +113,17 @@ impl Queue {
         first.or_else(|| self.late.pop())
     }
 
-    /// Takes the youngest task out, for which there is no thread; returns the work if it may not
-    /// wait for one.
-    fn take_back(&mut self) -> Option<Work> {
-        let Task { work, late } = self.tasks.pop_back()?;
+    /// Adds a task; returns its number.
+    fn add(&mut self, work: Work, late: bool) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.tasks.push_back(Task { number, work, late });
+        number
+    }
+
+    /// Takes a task out for which there is no thread; returns the work if it may not wait for one.
+    fn take_back(&mut self, place: usize) -> Option<Work> {
+        let Task { work, late, .. } = self.tasks.remove(place)?;
         if late {
             self.late.push(work);
             return None;
@@ -148,10 +175,10 @@ impl EmbedderThreads {
     ) -> Result<(), Error> {
         let behalf = Behalf::now();
         let work = Box::new(move || behalf.scope(work));
-        let more = {
+        let (number, more) = {
             let mut queue = self.queue();
-            queue.tasks.push_back(Task { work, late });
-            queue.tasks.len() > queue.idle
+            let number = queue.add(work, late);
+            (number, queue.tasks.len() > queue.idle)
         };
         self.wake(1);
         if !more {
@@ -163,9 +190,10 @@ impl EmbedderThreads {
         let left = {
             let mut queue = self.queue();
             // Another thread may have become idle meanwhile, or have taken the task.
-            match queue.tasks.len() > queue.idle {
-                true => queue.take_back(),
-                false => return Ok(()),
+            let own = |task: &Task| task.number == number;
+            match queue.tasks.iter().position(own) {
+                Some(place) if queue.tasks.len() > queue.idle => queue.take_back(place),
+                _ => return Ok(()),
             }
         };
         // In the repair of a child, which holds the gate's lock, tasks are late.
@@ -226,7 +254,7 @@ impl EmbedderThreads {
     }
 
     fn live(&self) {
-        HAND.set(true);
+        let _hand = Hand::new();
         let mut was_idle = false;
         let mut last = Instant::now();
         loop {
@@ -273,7 +301,23 @@ impl EmbedderThreads {
         let started = (0..waiting).take_while(|_| self.add().is_ok()).count();
         let mut queue = self.queue();
         (started..waiting)
-            .filter_map(|_| queue.take_back())
+            .filter_map(|_| {
+                let last = queue.tasks.len().checked_sub(1)?;
+                queue.take_back(last)
+            })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EmbedderThreads, HAND};
+
+    #[test]
+    fn a_thread_that_has_ended_may_do_other_work() {
+        let hands = EmbedderThreads::default();
+        hands.stop();
+        hands.live();
+        assert!(!HAND.get());
     }
 }

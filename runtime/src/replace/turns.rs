@@ -16,7 +16,7 @@
 //! | `word`, the owner's bits | zero to a thread's id by that thread, and back by it; the child of a fork | acquire to take, sequentially consistent to give back: before the look at `waiting` |
 //! | `word`, `LENT` | the owner, around the time in which it lends | the same |
 //! | `word`, `BORROWED` | a first body, around its work; only while `LENT` is set | the same |
-//! | `number` | the owner, before its first work, and zero before it gives the turn back | relaxed: it concerns work that the owner started |
+//! | `number`, `borrower` | the owner and a borrower, before their first work, and zero before they give the turn back | relaxed: it concerns work that the owner started |
 //! | `waiting` | a thread that waits, around it | sequentially consistent: before the kernel looks at `word` |
 //! | `first_bodies` | a first body that waits, around it | relaxed: a hint to the owner, which looks again |
 
@@ -53,6 +53,8 @@ pub(super) struct Turns {
     word: AtomicU32,
     /// The number of the turn, of [`NUMBERS`]; 0 if none is taken.
     number: AtomicU64,
+    /// The number of the first body that borrows it, or 0.
+    borrower: AtomicU64,
     waiting: AtomicU32,
     first_bodies: AtomicU32,
 }
@@ -78,7 +80,7 @@ impl Turns {
         loop {
             match self.step(0, me) {
                 Ok(()) => return Ok(self.turn(false)),
-                Err(word) if word & OWNER == me || BORROWS.get() || self.is_for_owner() => {
+                Err(word) if word & OWNER == me || BORROWS.get() || self.is_worked_for() => {
                     return Err(ReplaceError::Nested);
                 }
                 Err(word) => self.wait(word),
@@ -93,8 +95,17 @@ impl Turns {
 
     /// Whether the calling thread works for the owner of the turn, which waits for it.
     fn is_for_owner(&self) -> bool {
-        let owner = Behalf::now().owner();
-        owner != 0 && owner == self.number.load(Ordering::Relaxed)
+        is_for(&self.number)
+    }
+
+    /// Whether it works for either of both.
+    fn is_worked_for(&self) -> bool {
+        self.is_for_owner() || self.is_for_borrower()
+    }
+
+    /// The same for the first body that borrows it.
+    fn is_for_borrower(&self) -> bool {
+        is_for(&self.borrower)
     }
 
     /// A turn for a first body, which may be one that is lent.
@@ -119,7 +130,8 @@ impl Turns {
                 BORROWS.set(false);
                 continue;
             }
-            if word & LENT == 0 && (word & OWNER == me || self.is_for_owner()) {
+            let for_owner = word & OWNER == me || self.is_for_owner();
+            if self.is_for_borrower() || (word & LENT == 0 && for_owner) {
                 return Err(ReplaceError::Nested);
             }
             self.first_bodies.fetch_add(1, Ordering::Relaxed);
@@ -129,11 +141,12 @@ impl Turns {
     }
 
     fn turn(&self, borrowed: bool) -> ReplacementTurn<'_> {
-        let number = match borrowed {
-            true => self.number.load(Ordering::Relaxed),
-            false => NUMBERS.fetch_add(1, Ordering::Relaxed),
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let of = match borrowed {
+            true => &self.borrower,
+            false => &self.number,
         };
-        self.number.store(number, Ordering::Relaxed);
+        of.store(number, Ordering::Relaxed);
         ReplacementTurn {
             turns: self,
             borrowed,
@@ -172,6 +185,7 @@ impl Turns {
     pub(super) fn after_fork_child(&self) {
         self.word.store(0, Ordering::Relaxed);
         self.number.store(0, Ordering::Relaxed);
+        self.borrower.store(0, Ordering::Relaxed);
         self.waiting.store(0, Ordering::Relaxed);
         self.first_bodies.store(0, Ordering::Relaxed);
     }
@@ -203,6 +217,7 @@ impl Drop for ReplacementTurn<'_> {
     fn drop(&mut self) {
         match self.borrowed {
             true => {
+                self.turns.borrower.store(0, Ordering::Relaxed);
                 self.turns.word.fetch_and(!BORROWED, Ordering::SeqCst);
                 BORROWS.set(false);
             }
@@ -230,6 +245,12 @@ impl Drop for Lent<'_> {
     }
 }
 
+/// Whether the calling thread works for the owner with that number.
+fn is_for(number: &AtomicU64) -> bool {
+    let owner = Behalf::now().owner();
+    owner != 0 && owner == number.load(Ordering::Relaxed)
+}
+
 fn thread() -> u32 {
     // SAFETY: takes nothing, cannot fail. Ids have 22 bits (`PID_MAX_LIMIT`).
     unsafe { libc::gettid() as u32 }
@@ -240,7 +261,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::{Duration, Instant};
 
-    use super::{ReplaceError, Turns};
+    use super::{Behalf, ReplaceError, Turns};
 
     #[test]
     fn one_thread_at_a_time_and_never_twice() {
@@ -305,6 +326,37 @@ mod tests {
         turns.take().expect("free");
         assert_eq!(turns.waiting.load(Ordering::Relaxed), 0);
         assert_eq!(turns.first_bodies.load(Ordering::Relaxed), 0);
+    }
+
+    /// What the turn says to work on this behalf, on another thread.
+    fn asked(turns: &Turns, behalf: Behalf) -> [Option<ReplaceError>; 2] {
+        let take = move || [turns.take().err(), turns.take_for_first_body().err()];
+        std::thread::scope(|scope| {
+            let asking = scope.spawn(move || behalf.scope(take));
+            asking.join().expect("no panic")
+        })
+    }
+
+    #[test]
+    fn work_for_the_owner_or_the_borrower_never_waits_for_them() {
+        let turns = Turns::default();
+        let nested = [(); 2].map(|()| Some(ReplaceError::Nested));
+        let before = Behalf::now().owner();
+        let turn = turns.take().expect("free");
+        assert_eq!(asked(&turns, Behalf::now()), nested);
+        let lent = turns.lend();
+        std::thread::scope(|scope| {
+            let borrowing = scope.spawn(|| {
+                let _first = turns.take_for_first_body().expect("lent");
+                asked(&turns, Behalf::now())
+            });
+            assert_eq!(borrowing.join().expect("no panic"), nested);
+        });
+        drop(lent);
+        let old = Behalf::now();
+        drop(turn);
+        assert_eq!(Behalf::now().owner(), before);
+        assert_eq!(asked(&turns, old), [None, None], "the turn is over");
     }
 
     #[test]

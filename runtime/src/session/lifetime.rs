@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use tracing::{error, warn};
 
+use uruk_session::Behalf;
+
 use super::Session;
 use crate::error::Error;
 use crate::fork::hands::EmbedderThreads;
@@ -193,6 +195,8 @@ impl ForkMember for Session {
             // The thread that forks may hold locks of the program, so it runs no code of embedders.
             // Without a thread for them the tasks stay for the next lookup that waits.
             let pool = pool.clone();
+            // They are no part of what the forking thread does.
+            let _working = Behalf::OWN.enter();
             self.hands.start_late(move || pool.run_waiting());
         }
     }

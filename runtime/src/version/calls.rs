@@ -166,11 +166,12 @@ fn serve(place: &Arc<Workplace>, first: bool) {
 /// main thread. Without any worker, first calls fail until one can be started. Under a pass.
 fn replace_worker(place: &Arc<Workplace>, message: &str) {
     rest::unfit();
-    let others = place.compiler.service.end_worker();
+    let compiler = &place.compiler;
+    compiler.service.end_worker();
     if let Err(cause) = spawn_at(place, 1) {
         error!(%cause, message, "no worker in place of one that was lost");
-        if !others {
-            let compiler = &place.compiler;
+        // Of several that are lost at the same time, the last one finds none.
+        if compiler.service.has_none() {
             compiler.service.lose(&compiler.stubs, cause);
         }
     }
