@@ -280,9 +280,17 @@ impl Life {
         resource.release();
     }
 
-    /// Parks `resource`, of a removed image that this one needs, until the last hold ends; it is
-    /// returned if this image stays anyway, or is not held. Under a pass.
+    /// Parks `resource`, of a removed image that this one or the image whose functions it replaced
+    /// needs, until the last hold of either ends; it is returned if they stay anyway, or are not held.
+    /// Under a pass.
     pub(crate) fn park(&self, resource: Box<dyn Resource>) -> Result<(), Box<dyn Resource>> {
+        match (self.park_here(resource), &self.root) {
+            (Err(resource), Some(root)) => root.park_here(resource),
+            (done, _) => done,
+        }
+    }
+
+    fn park_here(&self, resource: Box<dyn Resource>) -> Result<(), Box<dyn Resource>> {
         if self.root.as_ref().is_some_and(|root| !root.is_closed()) {
             return Err(resource);
         }

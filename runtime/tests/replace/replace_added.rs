@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use uruk::{Dylib, Func, Jit, MemoryPurpose, ReclaimKind, Removal, Replacement, Tier, Tracker};
+use uruk::{
+    Dylib, Func, FunctionId, Jit, MemoryPurpose, ReclaimKind, Removal, Replacement, Tier, Tracker,
+};
 
 use uruk_testing::in_own_process;
 
@@ -274,4 +276,74 @@ fn local_names_are_inherited_without_a_copy() {
     let done = jit.main().replace(again).expect("replaceable");
     assert_eq!(done.added, [""; 0]);
     assert_eq!(p.call(), 3_000);
+}
+
+const KEYS: &str = "
+declare i32 @pthread_key_create(ptr, ptr)
+declare i32 @pthread_setspecific(i32, ptr)
+@key = global i32 0
+define void @destroy(ptr %at) { store i64 1, ptr %at ret void }
+define i32 @make() { %e = call i32 @pthread_key_create(ptr @key, ptr @destroy) ret i32 %e }
+define i32 @set(ptr %value) {
+  %k = load i32, ptr @key
+  %e = call i32 @pthread_setspecific(i32 %k, ptr %value)
+  ret i32 %e
+}";
+
+/// Stands for a function that was removed.
+extern "C" fn gone(at: *mut i64) {
+    // SAFETY: the word of the test below.
+    unsafe { at.write_volatile(-1) };
+}
+
+extern "C" fn failed(_: FunctionId) -> u64 {
+    gone as *const () as u64
+}
+
+/// The C library calls the destructor of a key after its removal, and so what it calls.
+#[test]
+fn they_stay_while_their_image_is_held() {
+    let jit = Jit::builder()
+        .on_failure(failed)
+        .build()
+        .expect("a session");
+    let tracker = jit.main().create_tracker().expect("a tracker");
+    tracker.add_ir("keys", KEYS).expect("valid IR");
+    // SAFETY: functions of the module above.
+    let (make, set) = unsafe {
+        (
+            jit.function::<extern "C" fn() -> i32>("make")
+                .expect("typed"),
+            jit.function::<extern "C" fn(*mut i64) -> i32>("set")
+                .expect("typed"),
+        )
+    };
+    assert_eq!(make.call(), 0);
+    let new = "define void @helper(ptr %at) { store i64 7, ptr %at ret void }
+        define void @destroy(ptr %at) { call void @helper(ptr %at) ret void }";
+    let replaced = jit.main().replace(Replacement::ir("new", new));
+    replaced.expect("replaceable");
+    let mut word = 0_i64;
+    let at = std::ptr::from_mut(&mut word) as usize;
+    let (to_there, there) = std::sync::mpsc::channel::<()>();
+    let (to_here, here) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            assert_eq!(set.call(at as *mut i64), 0);
+            drop(set);
+            to_here.send(()).expect("it is awaited");
+            there.recv().expect("a message");
+        });
+        here.recv().expect("a message");
+        // SAFETY: nothing but the C library calls it.
+        unsafe { tracker.remove() }.expect("removed");
+        to_there.send(()).expect("it is awaited");
+    });
+    // A scope ends before the destructors of its threads have.
+    // SAFETY: the word above, which lives.
+    let now = || unsafe { std::ptr::read_volatile(at as *const i64) };
+    while now() == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(now(), 7);
 }
