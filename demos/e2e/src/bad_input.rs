@@ -412,7 +412,7 @@ fn fatal_when_optimized(room: &Room) -> Result<(), String> {
     ));
     let path = room.file("fatal.ll", text)?;
     // However short the run: each function that is called is worth its compile.
-    let options = ["-vv", "--set=outlook=60s", "--set=budget=1000000"];
+    let options = ["-vv", "--set=outlook=60s"];
     let outcome = room.run_in(Mode::Lazy, &options, &[path])?;
     let steps: u64 = (0..functions.len() as u64).sum();
     let right = (steps * 100_000_000) & 65535;

@@ -46,8 +46,36 @@ impl LabelSpaces {
         }
         let draft = heap.allocate(Pool::ReadWrite, blocks()?, 1).ok()?;
         let space = Space(Some(draft.seal().ok()?));
+        // Another thread may have been first. The own space is then released after the lock, which is
+        // a leaf: the heap takes locks.
         let mut spaces = self.0.lock();
-        // Another thread may have been first.
+        if let Some(known) = known(&spaces) {
+            return Some(known);
+        }
         Some(spaces.entry(function).or_insert(space).address())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uruk_codegen::SymbolId;
+    use uruk_heap::{Heap, HeapConfig};
+
+    use super::LabelSpaces;
+
+    #[test]
+    fn the_first_of_two_spaces_is_kept() {
+        let heap = Heap::new(HeapConfig::default()).expect("a heap");
+        let spaces = LabelSpaces::default();
+        let function = SymbolId(0);
+        let mut first = None;
+        let second = spaces.address(&heap, function, || {
+            // Another thread, between both looks at the table.
+            first = spaces.address(&heap, function, || Some(3));
+            Some(3)
+        });
+        assert!(first.is_some());
+        assert_eq!(first, second);
+        assert_eq!(spaces.address(&heap, function, || None), first);
     }
 }
