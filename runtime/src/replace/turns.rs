@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(turns.first_bodies.load(Ordering::Relaxed), 0);
     }
 
-    /// What the turn says to work on this behalf, on another thread.
+    /// The results of both requests of the turn on this behalf, on another thread.
     fn asked(turns: &Turns, behalf: Behalf) -> [Option<ReplaceError>; 2] {
         let take = move || [turns.take().err(), turns.take_for_first_body().err()];
         std::thread::scope(|scope| {
