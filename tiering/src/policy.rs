@@ -30,12 +30,10 @@
 //! (456 ms) that the program is in for nine tenths of its time needs 443 ms.
 //!
 //! Code that comes when the program has ended gains nothing: hence `missed`. Without it a loop that
-//! takes 28 ms to compile was compiled 5 ms after its first call, in runs of 40 ms. Over 14 runs of
-//! 30 to 500 ms on a busy machine, wall and processor time against tier 1 alone were 1.243 and 1.413
-//! without it, 1.226 and 1.356 with half of the time of compiles, 1.210 and 1.305 with all of it; but
-//! with all of it a hot loop of 5 ms waits for 8 ms where LLVM is not ready. A bound on the time of
-//! all compiles together by the time that the program ran (ski rental) gained less: at a tenth of it
-//! 1.320 in processor time for 1.140 in wall time, where 1.434 and 1.115 were measured without.
+//! takes 28 ms to compile was compiled 5 ms after its first call, in runs of 40 ms. With `latency` at
+//! 1 short runs take less processor time still, but a hot loop of 5 ms waits for 8 ms where LLVM is
+//! not ready. A bound on the time of all compiles together by the time that the program ran (ski
+//! rental) was tried too: it cost more wall time for the same processor time.
 //!
 //! # Price of idle processors
 //! Time of an idle processor is no time of the program's, but it still has a cost. It is spent in

@@ -10,7 +10,7 @@ use uruk::{
 
 const OLD: &str = "define i64 @a() { ret i64 1 }";
 const INNER: &str = "define i64 @a() { ret i64 2 }";
-/// The name it needs is known to no one yet.
+/// It needs a name that has no definition yet.
 const NEEDS: &str = "declare i64 @needed() define i64 @a() { %a = call i64 @needed() ret i64 %a }";
 
 fn is_nested<T>(done: Result<T, Error>) -> bool {
@@ -39,7 +39,7 @@ fn a_generator_that_the_replacement_asks_cannot_replace() {
     };
     jit.main().add_generator(generate).expect("a generator");
     let outer = jit.main().replace(Replacement::ir("outer", NEEDS));
-    assert!(outer.is_err(), "nobody defines it");
+    assert!(outer.is_err(), "the name has no definition");
     assert!(inner.recv().expect("it was asked"));
     assert_eq!(value(&jit), 1);
 }
@@ -100,7 +100,7 @@ fn work_of_others_waits_for_its_turn() {
                         "declare i64 @{name}() define i64 @a() {{ %a = call i64 @{name}() ret i64 %a }}"
                     );
                     let replaced = jit.main().replace(Replacement::ir("new", &text));
-                    replaced.expect("no thread works for another");
+                    replaced.expect("each waits for its turn");
                 }
             });
         }
