@@ -229,6 +229,24 @@ impl Activity {
         self.rate(self.window, config).min(f64::from(config.cpus))
     }
 
+    /// Entries in the last window, decaying, as of the last update.
+    pub(crate) fn entered(&self) -> f64 {
+        f64::from(self.entered)
+    }
+
+    /// Takes the time of the last window, and all time spent in this version, out of the record.
+    pub(crate) fn give_time(&mut self) -> (f64, f64) {
+        let given = (f64::from(self.window), f64::from(self.spent));
+        (self.window, self.spent) = (0.0, 0.0);
+        given
+    }
+
+    /// Adds time that another function gave.
+    pub(crate) fn take_time(&mut self, window: f64, spent: f64) {
+        self.window += window as f32;
+        self.spent += spent as f32;
+    }
+
     /// Entries per nanosecond, as of the last update.
     pub(crate) fn entry_rate(&self, config: &Config) -> f64 {
         self.rate(self.entered, config)

@@ -32,6 +32,7 @@ use crate::queue::{Heat, Queue};
 use crate::stats::{Learned, Stats};
 use crate::stream::Input;
 
+mod callers;
 mod chance;
 mod diary;
 mod pages;
@@ -45,6 +46,7 @@ mod words;
 
 pub use words::{Decision, FirstCode, FunctionView, Outcome, Reason};
 
+use callers::Callers;
 use chance::Chance;
 use diary::Diary;
 use pages::Pages;
@@ -83,6 +85,7 @@ pub struct Controller {
     speedups: Speedups,
     calibration: Calibration,
     leaders: Leaders,
+    callers: Callers,
     /// Time to make the compiler of tier 2 ready, by which the next compile takes longer.
     opening: Nanos,
     load: Load,
@@ -115,6 +118,7 @@ impl Controller {
             speedups: Speedups::new(&config),
             calibration: Calibration::new(),
             leaders: Leaders::default(),
+            callers: Callers::default(),
             opening: Nanos::ZERO,
             load: Load::new(),
             load_measured: false,
@@ -298,6 +302,12 @@ impl Controller {
                 continue;
             };
             activity.place = Place::Idle;
+            let Some(function) = self.leading(function) else {
+                continue;
+            };
+            let Some(activity) = self.functions.get(function) else {
+                continue;
+            };
             let share = activity.share(&self.config);
             if let Some(Chance { tier, score, .. }) = self.chance(now, function, busy)
                 && score >= self.config.keep

@@ -39,9 +39,12 @@ const LONGEST: f64 = 64.0;
 const SPREAD: f64 = 0.4;
 /// Standard deviation of each coefficient of the prior, as a part of it.
 const UNCERTAIN: Row = [2.0, 0.5, 1.0];
-/// A learned coefficient is at most this many times the prior, and at least the prior over it; one
-/// observation counts as at most this many times the expected time.
+/// A learned coefficient is at most this many times the prior, and at least the prior over it.
 const OUTLIER: f64 = 16.0;
+/// An observation counts as at most this many times what was expected before it, and at least as that
+/// over it: one compile that a busy machine held up must not delay all others for a second. Times
+/// that are longer indeed are learned in a few observations.
+const STEP: f64 = 3.0;
 /// Calls of a function that make its compile longer.
 const CALLS: u32 = 2;
 /// Loops of a function that make its compile longer.
@@ -84,7 +87,8 @@ impl CostLine {
     fn learn(&mut self, facts: &Facts, took: f64) {
         let row = features(facts);
         let expected = dot(&self.prior, &row).max(1.0);
-        let took = took.clamp(expected / OUTLIER, expected * OUTLIER);
+        let thought = dot(&self.learned, &row).max(1.0);
+        let took = took.clamp(thought / STEP, thought * STEP);
         let weight = (SPREAD * expected).powi(-2);
         let keep = 1.0 - 1.0 / LONGEST;
         for (line, a) in self.information.iter_mut().zip(row) {
@@ -250,6 +254,22 @@ mod tests {
         assert!((4.0..5.5).contains(&ratio), "{ratio}");
         let ratio = costs.expect(Tier::Optimized, &large) / before;
         assert!((0.9..2.0).contains(&ratio), "{ratio}");
+    }
+
+    /// One compile that a busy machine held up changes the expectation by less than its excess.
+    #[test]
+    fn one_late_compile_is_not_the_rule() {
+        let mut costs = Costs::new(&Config::default());
+        let of = facts(40, 1, 1);
+        let before = costs.expect(Tier::Optimized, &of);
+        costs.learn(Tier::Optimized, &of, Nanos::from_f64(15.0 * before));
+        let ratio = costs.expect(Tier::Optimized, &of) / before;
+        assert!((1.5..3.1).contains(&ratio), "{ratio}");
+        for _ in 0..5 {
+            costs.learn(Tier::Optimized, &of, Nanos::from_f64(15.0 * before));
+        }
+        let ratio = costs.expect(Tier::Optimized, &of) / before;
+        assert!((8.0..16.0).contains(&ratio), "{ratio}");
     }
 
     #[test]

@@ -113,6 +113,16 @@ impl Foresight {
         }
     }
 
+    /// The functions whose bodies are known, and call `callee` by name.
+    pub fn callers(&self, callee: FunctionId) -> Vec<FunctionId> {
+        let calls = |(&caller, course): (&FunctionId, &Arc<Course>)| {
+            course.find(callee, None).map(|_| caller)
+        };
+        let mut callers: Vec<_> = self.courses.iter().filter_map(calls).collect();
+        callers.sort_unstable();
+        callers
+    }
+
     /// Appends functions to the expected order of first calls.
     pub fn expect(&mut self, functions: impl IntoIterator<Item = FunctionId>) {
         for function in functions {

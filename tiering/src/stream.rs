@@ -30,6 +30,8 @@
 //! | `request`, `bar` | f tier |
 //! | `native` | thousandths: tier 2 over native code |
 //! | `replaced` | f |
+//! | `caller` | f, and a function that calls it |
+//! | `callers-told` | f |
 //! | `pause`, `resume` | |
 
 use std::fmt;
@@ -74,6 +76,10 @@ pub enum Input {
     Hold(FunctionId),
     /// See [`Controller::release`].
     Release(FunctionId),
+    /// [`Controller::on_caller`]: a function, and its caller
+    Caller(FunctionId, FunctionId),
+    /// [`Controller::callers_told`]
+    CallersTold(FunctionId),
     /// [`Controller::pause`]
     Pause,
     /// [`Controller::resume`]
@@ -122,6 +128,8 @@ impl fmt::Display for Input {
             Input::ComparedWithNative(thousandths) => write!(f, "native {thousandths}"),
             Input::Hold(function) => write!(f, "hold {function}"),
             Input::Release(function) => write!(f, "release {function}"),
+            Input::Caller(function, caller) => write!(f, "caller {function} {caller}"),
+            Input::CallersTold(function) => write!(f, "callers-told {function}"),
             Input::Pause => f.write_str("pause"),
             Input::Resume => f.write_str("resume"),
         }

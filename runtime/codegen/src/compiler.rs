@@ -300,11 +300,14 @@ impl Compiler<'_> {
 
     /// Gives the function a second body for the usual values of its arguments, if it is to have
     /// one; how many of them.
-    fn assume(&self, unit: &Unit) -> u32 {
+    fn assume(&self, unit: &Unit, measure: &Measure) -> u32 {
         let Unit { module, contents } = unit;
+        let guided = self.how.tier == Tier::Guided;
+        let wanted = contents.variant.values
+            || guided && values::pay(&self.how.values, measure.instructions, measure.loops);
         let body = module.function(&format!("{BODY_PREFIX}{}", self.name));
         match body {
-            Some(body) if contents.variant.values && self.how.start.is_none() => {
+            Some(body) if wanted && self.how.start.is_none() => {
                 let (context, kinds) = (self.reader.context(), self.reader.kinds());
                 values::split(context, module, kinds, body, &self.how.values)
             }
@@ -326,7 +329,7 @@ impl Compiler<'_> {
         } = found.measure;
         let unit_instructions = instructions + unit.contents.candidate_instructions;
         self.reader.context().gate().expect(unit_instructions);
-        let assumed = self.assume(&unit);
+        let assumed = self.assume(&unit, &found.measure);
         let keeps_stack = how.transform.is_none() && stacks::keeps_stack(&unit);
         let listing = how.listing.as_deref();
         let object = emission::emit(self.reader, &mut unit, name, how.tier, listing)?;

@@ -76,6 +76,20 @@ fn a_usual_value_has_code_of_its_own_behind_a_comparison() {
 }
 
 #[test]
+fn tier_3_has_such_code_by_itself_for_a_small_limit_of_a_loop() {
+    let guided = |ir: &str, bits| {
+        let how = Compile::at(Tier::Guided).assuming(steady(1, bits));
+        compile(ir, &how).assumed
+    };
+    assert_eq!(guided(DIGITS, 10), 1);
+    for no_limit in [0, 1, 100, u64::MAX] {
+        assert_eq!(guided(DIGITS, no_limit), 0, "{no_limit}");
+    }
+    let no_loop = "define i64 @f(i64 %x, i64 %y) { %z = udiv i64 %x, %y ret i64 %z }";
+    assert_eq!(guided(no_loop, 10), 0);
+}
+
+#[test]
 fn what_cannot_be_had_twice_stays_one() {
     for ir in [
         "define i64 @f(i64 %x, ...) { %y = add i64 %x, 1 ret i64 %y }",

@@ -1,12 +1,12 @@
 //! The modules of all images that were bound, and new link names of their variables.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use uruk_base::locks::{Mutex, MutexGuard};
+use uruk_base::locks::Mutex;
 use uruk_session::{Dylib, DylibId, SessionError, Tracker};
 
 use crate::code::module::Module;
+use crate::code::moved::MovedNames;
 
 /// The modules of all images that were bound. Some are not reached through the function table: they
 /// define only data, or copies of functions for the optimizer. Each lock is held while an entry is
@@ -14,17 +14,24 @@ use crate::code::module::Module;
 #[derive(Default)]
 pub(crate) struct BoundModules {
     modules: Mutex<Vec<Weak<Module>>>,
-    /// Link names of variables that got new storage, and their new link names.
+    /// Link names of variables that got new storage.
     moved_names: Mutex<MovedNames>,
 }
 
-/// New link names, by dylib and former link name.
-pub(super) type MovedNames = HashMap<(DylibId, Box<str>), Box<str>>;
-
 impl BoundModules {
-    /// Link names of variables that got new storage.
-    pub(crate) fn moved_names(&self) -> MutexGuard<'_, MovedNames> {
-        self.moved_names.lock()
+    /// Moves the variable with the link name `old` to the storage of `new`.
+    pub(crate) fn relocate(&self, dylib: DylibId, old: &str, new: &str) {
+        self.moved_names.lock().relocate(dylib, old, new);
+    }
+
+    /// Ends the move to the storage of `new`, if there is one.
+    pub(crate) fn move_back(&self, dylib: DylibId, old: &str, new: &str) {
+        self.moved_names.lock().move_back(dylib, old, new);
+    }
+
+    /// The link name of the storage that a variable has now, if it was moved.
+    pub(super) fn moved_name(&self, dylib: DylibId, link_name: &str) -> Option<Box<str>> {
+        self.moved_names.lock().current(dylib, link_name)
     }
 
     /// Notes the modules of an image that was bound. `tracker` keeps those with data: the types of

@@ -40,8 +40,7 @@ impl CodeDirectory {
         dylib: &Dylib,
         link_name: &str,
     ) -> Option<(Arc<Module>, SymbolId)> {
-        let key = (dylib.id(), Box::from(link_name));
-        let moved = self.bound.moved_names().get(&key).cloned();
+        let moved = self.bound.moved_name(dylib.id(), link_name);
         let link_name = moved.as_deref().unwrap_or(link_name);
         let mut modules = self.bound.modules(dylib).into_iter();
         modules.find_map(|module| {

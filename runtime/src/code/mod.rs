@@ -5,7 +5,7 @@
 //! | file | holds |
 //! |---|---|
 //! | [`directory`], [`find`], [`stub_names`] | the directory: functions, failures, retired versions; lookups by name and by address; stubs by name |
-//! | [`names`], [`known`], [`bound`] | definitions by name; functions whose stub may be referenced; modules in the order in which they were bound |
+//! | [`names`], [`known`], [`bound`], [`moved`] | definitions by name; functions whose stub may be referenced; modules in the order in which they were bound; variables that got new storage |
 //! | [`module`], [`modules`], [`locals`], [`parcels`], [`spaces`] | a module, the list of all; its inherited local names, the bodies that it offers to other modules, its label spaces |
 //! | [`body`], [`object_file`], [`objects`], [`unit_body`], [`host_state`] | sources of a function's code: a module, an object file, a unit; state of the host that it refers to |
 //! | [`table`], [`static_names`] | functions by the number of their stub, display names |
@@ -36,6 +36,7 @@ pub(crate) mod locals;
 pub(crate) mod loops;
 pub(crate) mod module;
 pub(crate) mod modules;
+mod moved;
 pub(crate) mod names;
 pub(crate) mod notes;
 pub(crate) mod object_file;

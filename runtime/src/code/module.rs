@@ -9,10 +9,12 @@ use crate::code::parcels::Parcels;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::fork::sacrificial::sacrificial;
+use crate::host::clock;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use uruk_base::allocated::{of_arc, of_block, of_map, of_vec};
 use uruk_base::locks::{Mutex, RwLock};
+use uruk_codegen::pool::Lent;
 use uruk_codegen::{
     CodegenError, FactStore, Linkage, ModulePlan, ReaderPool, SymbolId, SymbolInfo,
 };
@@ -58,6 +60,15 @@ impl Drop for Module {
 }
 
 impl Module {
+    /// Borrows a reader for a compile. Where LLVM has to read the module first (30 ms for a Rust
+    /// program with its library), that is not time of this compile.
+    ///
+    /// # Errors
+    /// As [`ReaderPool::reader`].
+    pub(crate) fn reader(&self) -> Result<Lent, CodegenError> {
+        clock::apart(|| self.readers.reader())
+    }
+
     /// The module that `readers` read, in `dylib`. Its functions refer to `state` of the host, if
     /// there is any.
     pub(crate) fn new(readers: ReaderPool, dylib: &Dylib, state: Option<HostState>) -> Module {

@@ -23,6 +23,7 @@ use uruk_stubs::StubTable;
 
 use crate::code::known::KnownFunctions;
 use crate::code::life::Lives;
+use crate::code::moved::MovedAddresses;
 use crate::code::unit_body;
 use crate::fork::{self, gate};
 use crate::host::process::Process;
@@ -99,8 +100,8 @@ pub(crate) struct Names {
     /// The dylib of the bodies of functions, each under its own tracker.
     pub(crate) bodies: Dylib,
     thread_locals: RwLock<ThreadLocalRecords>,
-    /// Data that was moved from the address of its definition: old address and new one.
-    relocated: RwLock<HashMap<u64, u64>>,
+    /// Variables that are no longer at the address of their definition.
+    moved: RwLock<MovedAddresses>,
     /// The lives of images, by their trackers.
     pub(crate) lives: Lives,
     /// Set when the first such address is added.
@@ -151,7 +152,7 @@ impl Names {
             host,
             bodies,
             thread_locals: RwLock::default(),
-            relocated: RwLock::default(),
+            moved: RwLock::default(),
             lives,
             has_relocated: AtomicBool::new(false),
             known: KnownFunctions::new(stub_limit(stubs)),
@@ -297,7 +298,7 @@ impl Names {
                 return Definition::Tls { module, offset };
             }
         }
-        Definition::Address(self.relocated(address))
+        Definition::Address(self.moved.read().current(address))
     }
 
     /// The address of a name that `dylib` itself defines, if it is ready. Takes no lock: it may be
@@ -354,27 +355,14 @@ impl Names {
 
     /// Redirects names of data at `old` to `new`.
     pub(crate) fn relocate(&self, old: u64, new: u64) {
-        let mut relocated = self.relocated.write();
+        let mut moved = self.moved.write();
         self.has_relocated.store(true, Ordering::Relaxed);
-        relocated.insert(old, new);
+        moved.relocate(old, new);
     }
 
-    /// Redirects names of data at `old` back to it, if they lead to `new`.
-    pub(crate) fn move_back(&self, old: u64, new: u64) {
-        let mut relocated = self.relocated.write();
-        if relocated.get(&old) == Some(&new) {
-            relocated.remove(&old);
-        }
-    }
-
-    fn relocated(&self, mut address: u64) -> u64 {
-        let relocated = self.relocated.read();
-        // Each step leads to storage that was made later, so there are no cycles. A step is removed
-        // before either storage is freed.
-        while let Some(&next) = relocated.get(&address) {
-            address = next;
-        }
-        address
+    /// Redirects names of data no longer to `new`.
+    pub(crate) fn move_back(&self, new: u64) {
+        self.moved.write().move_back(new);
     }
 
     /// The definition of `name` if `dylib` itself defines it.

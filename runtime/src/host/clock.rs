@@ -1,5 +1,6 @@
 //! Clocks of the process and of its threads.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use uruk_base::Nanos;
@@ -25,4 +26,64 @@ pub(crate) fn clock(id: libc::clockid_t) -> Duration {
 /// Processor time of the calling thread.
 pub(crate) fn thread_time() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Processor time of a thread, without the time that its work spends [`apart`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkTime {
+    total: Duration,
+    apart: Duration,
+}
+
+thread_local! {
+    static APART: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+impl WorkTime {
+    /// The time of the calling thread until now.
+    pub(crate) fn now() -> WorkTime {
+        WorkTime {
+            total: thread_time(),
+            apart: APART.get(),
+        }
+    }
+
+    /// The time of the calling thread, which called [`WorkTime::now`] before, since then.
+    pub(crate) fn elapsed(self) -> Duration {
+        let now = WorkTime::now();
+        let apart = now.apart.saturating_sub(self.apart);
+        now.total.saturating_sub(self.total).saturating_sub(apart)
+    }
+}
+
+/// Calls `work`, whose time is not counted as time of the work that it is needed for: it is spent
+/// once, whatever is done with its result.
+pub(crate) fn apart<T>(work: impl FnOnce() -> T) -> T {
+    let before = WorkTime::now();
+    let result = work();
+    APART.set(APART.get() + before.elapsed());
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spin(time: Duration) {
+        let start = thread_time();
+        while thread_time() - start < time {}
+    }
+
+    #[test]
+    fn time_apart_is_not_counted() {
+        let ms = Duration::from_millis;
+        let start = WorkTime::now();
+        spin(ms(2));
+        apart(|| {
+            spin(ms(30));
+            apart(|| spin(ms(30)));
+        });
+        let elapsed = start.elapsed();
+        assert!((ms(2)..ms(30)).contains(&elapsed), "{elapsed:?}");
+    }
 }

@@ -59,8 +59,6 @@ pub(super) struct Moved {
     dylib: Dylib,
     old_link_name: Box<str>,
     new_link_name: Box<str>,
-    /// The link name of the storage before, if that was moved, too.
-    moved_before: Option<Box<str>>,
     old: u64,
     new: u64,
 }
@@ -112,22 +110,18 @@ impl Replacing {
     /// Binds names to the new storage.
     pub(super) fn relocate(&self, moved: &Moved) {
         self.names.relocate(moved.old, moved.new);
-        let key = (moved.dylib.id(), moved.old_link_name.clone());
-        let mut names = self.bound.moved_names();
-        names.insert(key, moved.new_link_name.clone());
+        let dylib = moved.dylib.id();
+        let (old, new) = (&moved.old_link_name, &moved.new_link_name);
+        self.bound.relocate(dylib, old, new);
     }
 
-    /// Binds names to the old storage again, unless they have got yet other storage.
+    /// Binds names to the new storage no longer: they lead to that of the latest move before, or
+    /// after, that is still in effect.
     pub(super) fn move_back(&self, moved: &Moved) {
-        self.names.move_back(moved.old, moved.new);
-        let key = (moved.dylib.id(), moved.old_link_name.clone());
-        let mut names = self.bound.moved_names();
-        if names.get(&key) == Some(&moved.new_link_name) {
-            match &moved.moved_before {
-                Some(before) => names.insert(key, before.clone()),
-                None => names.remove(&key),
-            };
-        }
+        self.names.move_back(moved.new);
+        let dylib = moved.dylib.id();
+        let (old, new) = (&moved.old_link_name, &moved.new_link_name);
+        self.bound.move_back(dylib, old, new);
     }
 
     /// The migrations of `planned`, once its data is linked.
@@ -149,8 +143,6 @@ impl Replacing {
             else {
                 return Err(self.no_migration(module, &info.name));
             };
-            let key = (module.dylib.id(), migrating.old_link_name.clone());
-            let moved_before = self.bound.moved_names().get(&key).cloned();
             let new_size = module.readers.faithful()?.layout(migrating.symbol).size;
             moves.push(Move {
                 fill: Arc::clone(&wanted.fill),
@@ -160,7 +152,6 @@ impl Replacing {
                     dylib: module.dylib.clone(),
                     old_link_name: migrating.old_link_name.clone(),
                     new_link_name: new_link_name.clone(),
-                    moved_before,
                     old: migrating.old,
                     new,
                 },

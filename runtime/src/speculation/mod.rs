@@ -300,6 +300,17 @@ impl Speculation {
         self.is_on() && self.front().under_way.iter().any(guess)
     }
 
+    /// Whether bodies are sketched, so that callers of functions are known.
+    pub(crate) fn knows_callers(&self) -> bool {
+        self.most > 0
+    }
+
+    /// The functions with code that call `callee` by name, as far as their bodies were sketched.
+    pub(crate) fn callers(&self, callee: FunctionId) -> Vec<FunctionId> {
+        self.learn_first_calls();
+        self.mind().foresight.callers(callee)
+    }
+
     /// Whether the body of `function` is to be sketched.
     pub(crate) fn wants(&self, function: FunctionId) -> bool {
         self.is_on() && !self.front().sketched.contains(&function)

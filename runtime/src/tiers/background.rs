@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::events::Event;
 use crate::fork::panics;
 use crate::fork::{self, gate, thread};
-use crate::host::clock::{nanos, process_time, thread_time};
+use crate::host::clock::{WorkTime, nanos, process_time, thread_time};
 use crate::host::room::REST;
 use crate::tiers::Control;
 use crate::tiers::TierState;
@@ -148,7 +148,7 @@ impl TierState {
         let busy = self.speculation.is_busy(self.events.now());
         warmth::look(&mut self.jobs(), self.events.now(), busy);
         let mut decisions = Vec::new();
-        let interval = {
+        let (interval, asked) = {
             let mut control = self.control();
             let Control {
                 controller,
@@ -177,15 +177,42 @@ impl TierState {
                 decisions.push(decision);
             }
             controller.polled(now, nanos(thread_time().saturating_sub(before)));
-            controller.poll_interval(now)
+            (controller.poll_interval(now), controller.questions())
         };
         for decision in decisions {
             self.carry_out(decision);
         }
+        self.answer_questions(now, asked);
         for (request, decided) in self.profiles.due(self.events.now()) {
             self.put_job(request, decided, false);
         }
         Duration::from_nanos(interval.0)
+    }
+
+    /// Tells the controller the callers of small functions that are hot. What it knows of one may
+    /// lead to the next question.
+    fn answer_questions(self: &Arc<Self>, now: Nanos, mut asked: Vec<FunctionId>) {
+        while !asked.is_empty() {
+            let callers = |id| (id, self.speculation.callers(id));
+            let answers: Vec<_> = asked.into_iter().map(callers).collect();
+            let mut decisions = Vec::new();
+            asked = {
+                let controller = &mut self.control().controller;
+                for (id, callers) in answers {
+                    for caller in callers {
+                        controller.on_caller(id, caller);
+                    }
+                    controller.callers_told(id);
+                }
+                while let Some(decision) = controller.next(now) {
+                    decisions.push(decision);
+                }
+                controller.questions()
+            };
+            for decision in decisions {
+                self.carry_out(decision);
+            }
+        }
     }
 
     fn carry_out(self: &Arc<Self>, decision: Decision) {
@@ -313,14 +340,14 @@ impl TierState {
             request, queued, ..
         } = job;
         let cancel = job.cancel.clone();
-        let before = thread_time();
+        let before = WorkTime::now();
         // A version with probes has hardly been sampled when it has counted enough.
         let counts = self.engines().counts_for_tuning(request.function) || job.counters;
         let first = self.profile_first(request, queued, &cancel);
         let (request, result) = match first {
             Ok(JobStep::Later) => {
                 self.jobs().ended(&cancel);
-                let spent = thread_time().saturating_sub(before);
+                let spent = before.elapsed();
                 self.profiles.charge(request.version, spent);
                 return None;
             }
@@ -335,7 +362,7 @@ impl TierState {
             Ok(JobStep::Now(request)) => (request, self.make(request, Some(queued), &cancel)),
             Err(cause) => (request, Err(cause)),
         };
-        let spent = thread_time().saturating_sub(before);
+        let spent = before.elapsed();
         self.end_job(job, request, result, spent)
     }
 

@@ -123,7 +123,8 @@ impl TierState {
             // Versions are compared where they take turns, not by the controller's samples.
             policy.slower = f64::MAX;
         }
-        let controller = Controller::new(&policy, Arc::clone(&speculation.versions.ids));
+        let mut controller = Controller::new(&policy, Arc::clone(&speculation.versions.ids));
+        controller.ask_callers(speculation.knows_callers());
         Arc::new(TierState {
             eviction: Eviction::new(settings.code_budget),
             settings,

@@ -281,7 +281,7 @@ impl Compiler {
         }
         let mut reader = {
             let _reading = parts::enter(Part::Reading);
-            function.module.readers.reader()?
+            function.module.reader()?
         };
         if !sketched
             && self.engines().wants_sketch(body.id)

@@ -145,7 +145,7 @@ impl Compiler {
     /// The functions of other modules that `body` calls by name, or was seen to call.
     fn wanted(&self, body: &BodyOf, how: &Compile) -> Result<VecDeque<WantedFunction>, Error> {
         let ModuleFunction { module, symbol, .. } = &body.function;
-        let mut reader = module.readers.reader()?;
+        let mut reader = module.reader()?;
         let symbols = match reader.wanted(&body.plan, *symbol, how) {
             Ok(symbols) => symbols,
             Err(cause) if cause.is_cancelled() => return Err(cause.into()),
@@ -273,7 +273,7 @@ impl Compiler {
         plan: &ModulePlan,
         how: &Compile,
     ) -> Option<WantedParcel> {
-        let made = module.readers.reader().and_then(|mut reader| {
+        let made = module.reader().and_then(|mut reader| {
             let made = reader.parcel(plan, symbol, how);
             if made.as_ref().is_err_and(|cause| !cause.is_cancelled()) {
                 reader.discard();

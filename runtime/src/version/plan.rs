@@ -49,7 +49,8 @@ impl Compiler {
     pub(crate) fn plan(self: &Arc<Self>, request: &Request, how: Compile) -> Compile {
         let mut how = how.knowing(self.knowledge(request));
         how.uncounted = self.choices.is_over_native();
-        if how.variant.values && how.tier > Tier::Baseline {
+        let guided = how.tier == Tier::Guided;
+        if guided || how.variant.values && how.tier > Tier::Baseline {
             how = how.assuming(self.engines().steady(request.function));
         }
         match request.purpose {

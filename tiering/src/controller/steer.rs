@@ -156,6 +156,7 @@ impl Controller {
         self.diary.note(Nanos::ZERO, || Input::Replaced(function));
         self.stats.replaced += 1;
         self.trials.remove(&function);
+        self.callers.forget(function);
         let Some(activity) = self.functions.get_mut(function) else {
             return;
         };

@@ -55,6 +55,7 @@ fn the_invariants_hold_whatever_comes() {
             config.queue_capacity = 6;
             config.request_capacity = 5;
         });
+        controller.ask_callers(seed % 2 == 0);
         let mut under_way: Vec<VersionId> = Vec::new();
         let mut now = 1_000_000_000u64;
         for step in 0..3000 {
@@ -105,6 +106,15 @@ fn the_invariants_hold_whatever_comes() {
                         };
                         controller.finished(at, version, outcome);
                     }
+                }
+            }
+            if random.below(4) == 0 {
+                for asked in controller.questions() {
+                    for _ in 0..random.below(4) {
+                        let caller = FunctionId(random.below(u64::from(FUNCTIONS)) as u32);
+                        controller.on_caller(asked, caller);
+                    }
+                    controller.callers_told(asked);
                 }
             }
             while let Some(decision) = controller.next(at) {

@@ -29,6 +29,11 @@ pub fn feed(input: Input, now: Nanos, controller: &mut Controller) {
         Input::ComparedWithNative(thousandths) => controller.compared_with_native(thousandths),
         Input::Hold(function) => drop(controller.hold(function)),
         Input::Release(function) => controller.release(function),
+        Input::Caller(function, caller) => controller.on_caller(function, caller),
+        Input::CallersTold(function) => {
+            controller.ask_callers(true);
+            controller.callers_told(function);
+        }
         Input::Pause => controller.pause(),
         Input::Resume => controller.resume(),
     }
@@ -225,6 +230,8 @@ fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
         }
         "hold" => Input::Hold(words.function()?),
         "release" => Input::Release(words.function()?),
+        "caller" => Input::Caller(words.function()?, words.function()?),
+        "callers-told" => Input::CallersTold(words.function()?),
         "pause" => Input::Pause,
         "resume" => Input::Resume,
         other => return Err(Problem::Kind(other.to_owned())),
