@@ -414,3 +414,48 @@ fn guesses_that_come_to_nothing_are_bounded() {
     let ahead = session.ahead();
     assert!(ahead.compiled < 60 && ahead.called == 0, "{ahead:?}");
 }
+
+/// A small function is inlined into its caller, which is compiled at tier 2 in its place. The bodies
+/// that speculation reads show who calls it.
+#[test]
+fn callers_of_small_hot_functions_are_compiled_in_their_place() {
+    const PAIRS: u32 = 5;
+    let Some(_alone) = begin() else { return };
+    let jit = speculating().build().expect("a session");
+    let mut text = String::new();
+    for n in 0..PAIRS {
+        let steps: String = (0..8)
+            .map(|at| {
+                let from = if at == 0 {
+                    "x".to_owned()
+                } else {
+                    format!("y{}", at - 1)
+                };
+                format!("%y{at} = call i32 @small{n}(i32 %{from})\n")
+            })
+            .collect();
+        text += &format!(
+            "define i32 @small{n}(i32 %x) {{ %y = mul i32 %x, 7 %z = xor i32 %y, {n} ret i32 %z }}
+            define i32 @large{n}(i32 %x) {{ {steps} ret i32 %y7 }}\n"
+        );
+    }
+    jit.add_ir("m", &text).expect("valid");
+    let small = |n: u32, x: u32| x.wrapping_mul(7) ^ n;
+    for n in 0..PAIRS {
+        // SAFETY: a function of the module above, which computes.
+        let large = unsafe { jit.function::<extern "C" fn(u32) -> u32>(&format!("large{n}")) };
+        let large = large.expect("typed");
+        let result = (0..8).fold(1, |x, _| small(n, x));
+        until("tier 2", || {
+            (0..10_000).for_each(|_| assert_eq!(large.call(1), result));
+            jit.tier(&format!("large{n}")).expect("known") >= Some(Tier::Optimized)
+        });
+    }
+    let stays = |n: &u32| {
+        let tier = jit.tier(&format!("small{n}")).expect("known");
+        tier == Some(Tier::Baseline)
+    };
+    // A body may be read late on a busy machine.
+    let stayed = (0..PAIRS).filter(stays).count();
+    assert!(stayed >= 3, "{stayed}");
+}
