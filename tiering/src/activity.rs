@@ -238,6 +238,7 @@ impl Activity {
     pub(crate) fn give_time(&mut self) -> (f64, f64) {
         let given = (f64::from(self.window), f64::from(self.spent));
         (self.window, self.spent) = (0.0, 0.0);
+        self.noted = UNNOTED;
         given
     }
 

@@ -302,7 +302,11 @@ impl Controller {
                 continue;
             };
             activity.place = Place::Idle;
-            let Some(function) = self.leading(function) else {
+            let (functions, queue) = (&mut self.functions, &mut self.queue);
+            let leading = self
+                .callers
+                .leading(functions, queue, &self.config, function);
+            let Some(function) = leading else {
                 continue;
             };
             let Some(activity) = self.functions.get(function) else {

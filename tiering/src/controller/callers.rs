@@ -12,8 +12,9 @@
 //!          entered * calls + passes of loops >= PART * entered by the callee
 //! ```
 //!
-//! The controller does not know who calls a function. It asks ([`Controller::questions`]), and puts
-//! the function aside until it was answered ([`Controller::callers_told`]).
+//! The controller does not know the callers of a function. It asks for them
+//! ([`Controller::questions`](super::Controller::questions)), and puts the function aside until it was
+//! answered ([`Controller::callers_told`](super::Controller::callers_told)).
 //!
 //! # Why
 //! The unoptimized code of a Rust program calls ten functions of a few instructions for one element of
@@ -24,12 +25,12 @@
 
 use std::collections::HashMap;
 
-use crate::activity::{Activity, Place, UNNOTED, Wish};
+use crate::activity::{Activity, Place, Wish};
 use crate::config::Config;
-use crate::ids::{FunctionId, Nanos, Tier};
-use crate::stream::Input;
+use crate::ids::{FunctionId, Tier};
+use crate::queue::Queue;
 
-use super::Controller;
+use super::pages::Pages;
 
 /// Instructions of IR up to which a function is likely to be inlined.
 const SMALL: u32 = 100;
@@ -44,7 +45,7 @@ const DEEPEST: usize = 12;
 /// Functions whose callers are remembered, at most; then all are forgotten.
 const MOST: usize = 4096;
 
-/// What is known of the callers of functions.
+/// Callers of functions, as far as they were told.
 #[derive(Debug, Default)]
 pub(super) struct Callers {
     /// Whether questions are answered.
@@ -56,119 +57,94 @@ pub(super) struct Callers {
 }
 
 impl Callers {
+    /// Whether the callers of functions can be told.
+    pub(super) fn ask(&mut self, asks: bool) {
+        self.asks = asks;
+    }
+
+    /// Takes the functions whose callers are needed.
+    pub(super) fn questions(&mut self) -> Vec<FunctionId> {
+        std::mem::take(&mut self.questions)
+    }
+
+    /// Adds a caller of a function.
+    pub(super) fn add(&mut self, function: FunctionId, caller: FunctionId) {
+        self.told.entry(function).or_default().push(caller);
+    }
+
+    /// Ends the list of callers of a function.
+    pub(super) fn complete(&mut self, function: FunctionId) {
+        let callers = self.told.remove(&function).unwrap_or_default();
+        if self.known.len() >= MOST {
+            self.known.clear();
+        }
+        self.known.insert(function, callers);
+    }
+
     /// Forgets the callers of a function.
     pub(super) fn forget(&mut self, function: FunctionId) {
         self.known.remove(&function);
         self.told.remove(&function);
     }
-}
 
-impl Controller {
-    /// Whether the callers of functions can be told. Without them each function is a candidate by
-    /// itself.
-    pub fn ask_callers(&mut self, asks: bool) {
-        self.callers.asks = asks;
-    }
-
-    /// Takes the functions whose callers are needed: answer with [`Controller::on_caller`] for each
-    /// function that calls it by name and has code, then [`Controller::callers_told`].
-    pub fn questions(&mut self) -> Vec<FunctionId> {
-        std::mem::take(&mut self.callers.questions)
-    }
-
-    /// Tells a caller of a function.
-    pub fn on_caller(&mut self, function: FunctionId, caller: FunctionId) {
-        self.diary
-            .note(Nanos::ZERO, || Input::Caller(function, caller));
-        self.callers.told.entry(function).or_default().push(caller);
-    }
-
-    /// Ends the answer to a question: the function is a candidate again.
-    pub fn callers_told(&mut self, function: FunctionId) {
-        self.diary
-            .note(Nanos::ZERO, || Input::CallersTold(function));
-        let callers = self.callers.told.remove(&function).unwrap_or_default();
-        if self.callers.known.len() >= MOST {
-            self.callers.known.clear();
-        }
-        self.callers.known.insert(function, callers);
-        self.line_up(function);
-    }
-
-    /// Makes an idle function a candidate.
-    fn line_up(&mut self, function: FunctionId) {
-        let now = self.functions.get(function).map(Activity::updated);
-        let Some(now) = now else { return };
-        let Some(chance) = self.chance(now, function, 0.0) else {
-            return;
-        };
-        if let Some(activity) = self.functions.get_mut(function)
-            && activity.place == Place::Idle
-        {
-            activity.place = Place::Queued;
-            self.enqueue(function, chance.heat);
-        }
-    }
-
-    /// The function to be compiled for the sake of `function`: itself, or a caller. `None` if it is
-    /// put aside until its callers are known.
-    pub(super) fn leading(&mut self, mut function: FunctionId) -> Option<FunctionId> {
-        if !self.callers.asks || self.config.max_tier < Tier::Optimized {
+    /// The function to be compiled for the sake of `function`, a candidate that is in no queue: itself,
+    /// or a caller, which is taken out of the queue. `None` if it is put aside: until its callers are
+    /// known, or while the caller is compiled.
+    pub(super) fn leading(
+        &mut self,
+        functions: &mut Pages,
+        queue: &mut Queue,
+        config: &Config,
+        mut function: FunctionId,
+    ) -> Option<FunctionId> {
+        if !self.asks || config.max_tier < Tier::Optimized {
             return Some(function);
         }
         for _ in 0..DEEPEST {
-            let activity = self.functions.get(function);
-            if !activity.is_some_and(|it| is_small(it, &self.config)) {
+            let small = functions
+                .get(function)
+                .is_some_and(|it| is_small(it, config));
+            if !small {
                 break;
             }
-            let Some(callers) = self.callers.known.get(&function) else {
-                self.callers.questions.push(function);
+            let Some(callers) = self.known.get(&function) else {
+                self.questions.push(function);
                 return None;
             };
-            let Some(caller) = self.leading_caller(function, callers) else {
+            let Some(caller) = leading_caller(functions, config, function, callers) else {
                 break;
             };
-            self.lead(function, caller);
-            if self.is_compiling(caller) {
-                return None;
+            let (window, spent) = functions.get_mut(function)?.give_time();
+            let activity = functions.get_mut(caller)?;
+            activity.take_time(window, spent);
+            match activity.place {
+                Place::Compiling => return None,
+                Place::Queued => {
+                    activity.place = Place::Idle;
+                    queue.remove(caller);
+                }
+                Place::Idle | Place::Requested => {}
             }
             function = caller;
         }
         Some(function)
     }
+}
 
-    /// The caller from which most calls of a function come, if one leads, and their part.
-    fn leading_caller(&self, function: FunctionId, callers: &[FunctionId]) -> Option<FunctionId> {
-        let entered = self.functions.get(function)?.entered();
-        let calls = callers.iter().filter_map(|&caller| {
-            let calls = leads(self.functions.get(caller)?, &self.config)?;
-            (caller != function).then_some((caller, calls))
-        });
-        let most = calls.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        (most.1 >= PART * entered).then_some(most.0)
-    }
-
-    fn is_compiling(&self, function: FunctionId) -> bool {
-        let activity = self.functions.get(function);
-        activity.is_some_and(|it| it.place == Place::Compiling)
-    }
-
-    /// Adds the time of a function to that of its caller.
-    fn lead(&mut self, function: FunctionId, caller: FunctionId) {
-        let Some(callee) = self.functions.get_mut(function) else {
-            return;
-        };
-        let (window, spent) = callee.give_time();
-        callee.noted = UNNOTED;
-        let Some(activity) = self.functions.get_mut(caller) else {
-            return;
-        };
-        activity.take_time(window, spent);
-        if activity.place == Place::Queued {
-            activity.place = Place::Idle;
-            self.queue.remove(caller);
-        }
-    }
+/// The caller from which most calls of a function come, if one leads.
+fn leading_caller(
+    functions: &Pages,
+    config: &Config,
+    function: FunctionId,
+    callers: &[FunctionId],
+) -> Option<FunctionId> {
+    let entered = functions.get(function)?.entered();
+    let calls = callers.iter().filter_map(|&caller| {
+        let calls = leads(functions.get(caller)?, config)?;
+        (caller != function).then_some((caller, calls))
+    });
+    let most = calls.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (most.1 >= PART * entered).then_some(most.0)
 }
 
 /// Whether a function is likely to be inlined into its callers.
@@ -206,6 +182,8 @@ mod tests {
     use super::super::tests::{controller, first};
     use super::super::{Decision, Outcome};
     use super::*;
+    use crate::controller::Controller;
+    use crate::ids::Nanos;
     use crate::policy::Facts;
 
     const CALLEE: FunctionId = FunctionId(1);

@@ -149,6 +149,42 @@ impl Controller {
         (rate > 0.0).then(|| Nanos::from_f64(load / rate))
     }
 
+    /// Whether the callers of functions can be told. Without them each function is a candidate by
+    /// itself.
+    pub fn ask_callers(&mut self, asks: bool) {
+        self.callers.ask(asks);
+    }
+
+    /// Takes the functions whose callers are needed: answer with [`Controller::on_caller`] for each
+    /// function that calls it by name and has code, then [`Controller::callers_told`].
+    pub fn questions(&mut self) -> Vec<FunctionId> {
+        self.callers.questions()
+    }
+
+    /// Tells a caller of a function.
+    pub fn on_caller(&mut self, function: FunctionId, caller: FunctionId) {
+        self.diary
+            .note(Nanos::ZERO, || Input::Caller(function, caller));
+        self.callers.add(function, caller);
+    }
+
+    /// Ends the answer to a question: the function is a candidate again.
+    pub fn callers_told(&mut self, function: FunctionId) {
+        self.diary
+            .note(Nanos::ZERO, || Input::CallersTold(function));
+        self.callers.complete(function);
+        let Some(now) = self.functions.get(function).map(Activity::updated) else {
+            return;
+        };
+        let chance = self.chance(now, function, 0.0);
+        if let (Some(chance), Some(activity)) = (chance, self.functions.get_mut(function))
+            && activity.place == Place::Idle
+        {
+            activity.place = Place::Queued;
+            self.enqueue(function, chance.heat);
+        }
+    }
+
     /// Records that the body of a function was replaced, or its code withdrawn. Its measurements
     /// are dropped, and compiles in progress are cancelled. Pins and requests stay. The next code
     /// is reported by `on_compiled`, or by `finished` if it was requested.
