@@ -87,6 +87,8 @@ pub struct Foresight {
     /// Expected first calls in their order, and those of them that are still awaited.
     expected: VecDeque<FunctionId>,
     awaited: HashSet<FunctionId>,
+    /// The callers of functions by their bodies, once they were asked for.
+    callers: Option<HashMap<FunctionId, Vec<FunctionId>>>,
     /// Guesses so far, and those that came true.
     guesses: (usize, usize),
 }
@@ -108,19 +110,24 @@ impl Foresight {
                 level.ahead = course.ahead().to_vec();
             }
         }
-        if let Some(old) = self.courses.insert(function, Arc::new(course)) {
-            self.blocks -= old.blocks();
+        self.drop_course(function);
+        if let Some(callers) = &mut self.callers {
+            note_calls(callers, function, &course);
         }
+        self.courses.insert(function, Arc::new(course));
     }
 
-    /// The functions whose bodies are known, and call `callee` by name.
-    pub fn callers(&self, callee: FunctionId) -> Vec<FunctionId> {
-        let calls = |(&caller, course): (&FunctionId, &Arc<Course>)| {
-            course.find(callee, None).map(|_| caller)
-        };
-        let mut callers: Vec<_> = self.courses.iter().filter_map(calls).collect();
-        callers.sort_unstable();
-        callers
+    /// The functions whose bodies are known, and call `callee` by name. The first question builds a
+    /// table of all callers.
+    pub fn callers(&mut self, callee: FunctionId) -> &[FunctionId] {
+        let callers = self.callers.get_or_insert_with(|| {
+            let mut callers = HashMap::new();
+            for (&caller, course) in &self.courses {
+                note_calls(&mut callers, caller, course);
+            }
+            callers
+        });
+        callers.get(&callee).map_or(&[], Vec::as_slice)
     }
 
     /// Appends functions to the expected order of first calls.
@@ -174,9 +181,7 @@ impl Foresight {
 
     /// Drops the records of a function that was replaced or removed.
     pub fn forget(&mut self, function: FunctionId) {
-        if let Some(course) = self.courses.remove(&function) {
-            self.blocks -= course.blocks();
-        }
+        self.drop_course(function);
         if self
             .known
             .remove(&function)
@@ -222,6 +227,21 @@ impl Foresight {
         known.guessed = true;
         self.guesses.0 += 1;
         Some(next)
+    }
+
+    fn drop_course(&mut self, function: FunctionId) {
+        let Some(course) = self.courses.remove(&function) else {
+            return;
+        };
+        self.blocks -= course.blocks();
+        let Some(callers) = &mut self.callers else {
+            return;
+        };
+        for callee in course.callees() {
+            if let Some(of_one) = callers.get_mut(&callee) {
+                of_one.retain(|caller| *caller != function);
+            }
+        }
     }
 
     fn is_begun(&self, function: FunctionId) -> bool {
@@ -289,5 +309,15 @@ impl Foresight {
                 self.look(course.ahead(), chance, depth - 1, best, steps);
             }
         }
+    }
+}
+
+fn note_calls(
+    callers: &mut HashMap<FunctionId, Vec<FunctionId>>,
+    caller: FunctionId,
+    course: &Course,
+) {
+    for callee in course.callees() {
+        callers.entry(callee).or_default().push(caller);
     }
 }

@@ -134,3 +134,19 @@ fn edges_to_nowhere_and_endless_bodies_are_harmless() {
     assert_eq!(guesses(&mut program(odd)), [1]);
     assert_eq!(guesses(&mut program(course(&[], &[]))), [0; 0]);
 }
+
+#[test]
+fn callers_are_those_of_the_bodies_that_are_known() {
+    let mut foresight = program(straight(&[1, 2, 1]));
+    assert_eq!(foresight.callers(id(1)), [id(0)]);
+    assert_eq!(foresight.callers(id(9)), []);
+    foresight.add(id(5), straight(&[1, 9, 9]));
+    assert_eq!(foresight.callers(id(1)), [id(0), id(5)]);
+    assert_eq!(foresight.callers(id(9)), [id(5)]);
+    // Another body.
+    foresight.add(id(0), straight(&[2]));
+    assert_eq!(foresight.callers(id(1)), [id(5)]);
+    foresight.forget(id(5));
+    assert_eq!(foresight.callers(id(1)), []);
+    assert_eq!(foresight.callers(id(2)), [id(0)]);
+}

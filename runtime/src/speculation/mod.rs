@@ -308,7 +308,7 @@ impl Speculation {
     /// The functions with code that call `callee` by name, as far as their bodies were sketched.
     pub(crate) fn callers(&self, callee: FunctionId) -> Vec<FunctionId> {
         self.learn_first_calls();
-        self.mind().foresight.callers(callee)
+        self.mind().foresight.callers(callee).to_vec()
     }
 
     /// Whether the body of `function` is to be sketched.

@@ -124,6 +124,13 @@ impl Course {
         course
     }
 
+    /// The functions that the body calls by name, each once.
+    pub(super) fn callees(&self) -> impl Iterator<Item = FunctionId> {
+        self.by_callee
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|calls| calls[0].0)
+    }
+
     /// The number of blocks.
     pub(super) fn blocks(&self) -> usize {
         self.starts.len() - 1
