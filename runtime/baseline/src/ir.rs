@@ -285,6 +285,9 @@ pub struct Counting {
     /// Sources of back edges that the second counter counts, by rising block: each pass through
     /// such a block adds one.
     pub latches: Vec<Block>,
+    /// Whether heads add one at each pass. Else those of loops without other loops and calls in them
+    /// may add many at once, and read the slot then.
+    pub each_pass: bool,
 }
 
 /// A loop whose head counts its passes and has an OSR exit to a continuation.

@@ -302,7 +302,8 @@ impl Compiler<'_> {
     /// one; how many of them.
     fn assume(&self, unit: &Unit, measure: &Measure) -> u32 {
         let Unit { module, contents } = unit;
-        let guided = self.how.tier == Tier::Guided;
+        // Debuggers find the arguments of a function only in its first body.
+        let guided = self.how.tier == Tier::Guided && !self.how.variables;
         let wanted = contents.variant.values
             || guided && values::pay(&self.how.values, measure.instructions, measure.loops);
         let body = module.function(&format!("{BODY_PREFIX}{}", self.name));

@@ -180,6 +180,11 @@ mod tests {
 
     #[test]
     fn near_places_are_near_the_libraries_and_differ() {
+        // The reservations of other tests take the places near the libraries.
+        let test = "near_places_are_near_the_libraries_and_differ";
+        if !uruk_testing::in_own_process(module_path!(), test) {
+            return;
+        }
         let size = MAX_NEAR_RESERVATION;
         let places = places(Place::Near, size, 32);
         assert!(places.len() > 16, "{places:x?}");

@@ -18,6 +18,7 @@ impl Reading<'_> {
             return Ok(Heads::default());
         };
         self.out.counting.counters = Some(self.add_words(counters));
+        self.out.counting.each_pass = wanted.each_pass;
         match wanted.leaves {
             Some(name) if !self.flow.back.is_empty() => self.osr_loops(name, wanted.contract),
             _ => {

@@ -6,10 +6,10 @@ use uruk_baseline::{Code, Fixup, FixupKind, Uncovered, UnwindFixup, UnwindTarget
 use uruk_codegen::Compiled;
 
 use super::{Assembled, Baseline, Compilers};
-use crate::Jit;
 use crate::fork::gate;
 use crate::version::offers::Crossing;
 use crate::version::plan::BodyOf;
+use crate::{Jit, PolicyConfig};
 use uruk_base::CompiledBy;
 
 #[test]
@@ -181,5 +181,65 @@ fn figures() {
             std::mem::forget(built.expect("linked"));
         }
         println!("{:?} for a link", start.elapsed() / ROUNDS);
+    }
+}
+
+/// A tight loop counts many passes at once, and begins with another number at each entry: over as many
+/// entries it counts all of them.
+#[test]
+fn loops_count_their_passes() {
+    let policy = PolicyConfig {
+        max_tier: Tier::Baseline,
+        ..PolicyConfig::default()
+    };
+    let jit = Jit::builder().policy(policy).build().expect("a session");
+    let looped = |name: &str, pass: &str| {
+        format!(
+            "define i64 @{name}(i64 %n) {{
+            entry: br label %loop
+            loop:
+              %i = phi i64 [ 0, %entry ], [ %next, %last ]
+              {pass}
+            last:
+              %next = add i64 %i, 1
+              %more = icmp ult i64 %next, %n
+              br i1 %more, label %loop, label %done
+            done: ret i64 %next
+            }}"
+        )
+    };
+    let inner = "br label %within
+        within:
+          %j = phi i64 [ 0, %loop ], [ %after, %within ]
+          %after = add i64 %j, 1
+          %again = icmp ult i64 %after, 3
+          br i1 %again, label %within, label %last";
+    let text = [
+        looped("tight", "br label %last"),
+        looped("around", inner),
+        looped("calling", "%x = call i64 @leaf(i64 %i) br label %last"),
+        String::from("define i64 @leaf(i64 %x) { ret i64 %x }"),
+    ];
+    jit.add_ir("m", &text.concat()).expect("valid");
+    for (name, argument, passes) in [
+        ("tight", 1, 1),
+        ("tight", 10, 10),
+        ("tight", 1000, 1000),
+        ("around", 5, 5 + 15),
+        ("calling", 7, 7),
+    ] {
+        // SAFETY: a function of the module above, which computes.
+        let function = unsafe { jit.function::<extern "C" fn(i64) -> i64>(name) };
+        let function = function.expect("typed");
+        // The first call has no code yet.
+        function.call(1);
+        let id = jit.main().id_of(name).expect("a function");
+        let counted = || {
+            let _pass = gate::enter();
+            jit.session().continuations.passes(id)
+        };
+        let before = counted();
+        (0..64).for_each(|_| assert_eq!(function.call(argument), argument));
+        assert_eq!(counted() - before, 64 * passes, "{name}({argument})");
     }
 }
