@@ -19,9 +19,9 @@
 //! # Why
 //! The unoptimized code of a Rust program calls ten functions of a few instructions for one element of
 //! a loop. Each took 1 to 3 ms at tier 2 by itself, and all of them again when their caller was
-//! compiled: 25 compiles for a hash table, where 9 do. Eight short runs took 0.964 of the time of the
-//! program and of processors. To measure callees anew when their caller is published was tried, and
-//! takes longer (0.986, 0.977): those that are called from elsewhere, too, lose what is known of them.
+//! compiled: 25 compiles for a hash table, where 9 do. To measure callees anew when their caller is
+//! published was tried, and short runs took longer: callees that are called from elsewhere, too, lose
+//! their record.
 
 use std::collections::HashMap;
 

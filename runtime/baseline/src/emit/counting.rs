@@ -10,10 +10,9 @@
 //!
 //! A loop is tight if no other loop and no call is in it. Its passes are counted in the frame, and in the
 //! words of all threads only once in 64 passes. They begin with another number at each entry, so that
-//! loops of fewer passes are counted correctly, too, over 64 entries. (Two threads in one loop took 1.19
-//! of the time of code that counts nothing when each wrote to the other's cache line with every pass, and
-//! take 1.06. Entries are still counted in words of all threads: two threads that call one function at
-//! tier 1 in a loop wait for each other's cache line, 100 ns a call.)
+//! loops of fewer passes are counted correctly, too, over 64 entries. So threads in one loop do not wait
+//! for each other's cache line at every pass. Entries are still counted in words of all threads: two
+//! threads that call one function at tier 1 in a loop wait at every call.
 //!
 //! Behind the function, for each head:
 //! ```text
