@@ -116,5 +116,7 @@ pub use guest::{FAILURE_STATUS, FailureHandler};
 #[cfg(not(loom))]
 pub use landing::{Landing, Values, call_landed, call_values, land, landing_address};
 #[cfg(not(loom))]
+pub use sys::end_cycles;
+#[cfg(not(loom))]
 pub use table::{StubStats, StubTable};
 pub use uruk_base::{EntryAddress, FunctionId, SlotAddress, StubAddress};

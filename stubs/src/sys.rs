@@ -145,12 +145,20 @@ pub(crate) fn processor() -> Option<u32> {
     Some(aux & NUMBER)
 }
 
+/// Whether `rdtscp` may be used, by [`tells_processor`].
+static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
+const UNKNOWN: u32 = 0;
+const NO: u32 = 1;
+const YES: u32 = 2;
+
+/// Makes this process use `rdtscp` no more, which reads the cycle counter, too: the kernel is asked to
+/// forbid that (`PR_SET_TSC`).
+pub fn end_cycles() {
+    KNOWN.store(NO, Ordering::Relaxed);
+}
+
 /// Whether the CPU has `rdtscp`. Asked once: a virtual machine takes microseconds to answer.
 fn tells_processor() -> bool {
-    const UNKNOWN: u32 = 0;
-    const NO: u32 = 1;
-    const YES: u32 = 2;
-    static KNOWN: AtomicU32 = AtomicU32::new(UNKNOWN);
     // Relaxed: every query gives the same answer.
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {

@@ -44,10 +44,10 @@
 //! The modules in reading order: `ids` has numbers; `version` is the life of one version,
 //! `versions` that of a function's. `config` lists the settings. `policy` has the formulas, `learn`
 //! and `costs` their learned numbers, `activity` the record of a function. `cold` chooses code to
-//! evict; `offers` holds the continuations for a version's loops (OSR); `queue` orders candidates;
-//! `polls` sets the time of the next poll. `controller` ties them together and `stats` shows it.
-//! [`tuning`] compares versions of a region that take turns. `stream` is the text form of the
-//! inputs. The tests have a simulated machine (`tests/simulator`).
+//! evict; `offers` holds the continuations for a version's loops (OSR), `passes` measures those;
+//! `queue` orders candidates; `polls` sets the time of the next poll. `controller` ties them together
+//! and `stats` shows it. [`tuning`] compares versions of a region that take turns. `stream` is the
+//! text form of the inputs. The tests have a simulated machine (`tests/simulator`).
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -66,6 +66,7 @@ mod ids;
 mod leaders;
 mod learn;
 pub mod offers;
+pub mod passes;
 pub mod policy;
 mod polls;
 mod queue;

@@ -1,23 +1,24 @@
-//! Continuations in better code that are offered at the heads of a version's loops (OSR).
+//! Continuations in better code that are offered at the heads of a version's loops (OSR), and passes
+//! that the heads are asked to count.
 //!
-//! Each loop has words that guest code reads and writes without a lock or an atomic instruction,
-//! because its increments must cost nothing:
+//! Each loop has words that guest code reads and writes without a lock or an atomic instruction. At a
+//! pass it only reads the count, unless that is negative:
 //!
 //! | word | writer | reader | ordering |
 //! |---|---|---|---|
-//! | slot | [`Offers::offer`], [`Offers::lead`]; [`Offers::close`], [`Offers::open`] and [`Offers::take_back`], under the lock | guest code, when the sign is set | release; the guest's plain load acquires on this processor: a thread that reads an address sees the code published there |
-//! | count | guest code, a load and a store | [`passed`] | relaxed: two threads may lose increments of each other |
-//! | sign of the count | [`LoopWords::ask`]; a guest's store may undo it | guest code, at each pass | relaxed |
+//! | slot | [`Offers::offer`], [`Offers::lead`]; [`Offers::close`], [`Offers::open`] and [`Offers::take_back`], under the lock | guest code, when the count reaches zero | release; the guest's plain load acquires on this processor: a thread that reads an address sees the code published there |
+//! | count | [`LoopWords::ask`] and [`LoopWords::ask_after`] make it negative; guest code raises it to zero, by a load and a store, and makes it -1 when it leaves | guest code at each pass; [`LoopWords::left_to_count`] | relaxed: two threads may lose increments of each other, and a guest's store may undo what was asked |
+//! | when | guest code, when the count reaches zero and the slot is null | [`LoopWords::ended_at`] | relaxed |
 //!
 //! # Invariants (`tests/loom/offers.rs` has the models)
 //! 1. After [`Offers::close`] slots hold only continuations that [lead](Offers::lead) to the body
 //!    that replaced this one, until they are [opened](Offers::open); after [`Offers::give_up`] none
 //!    ever. A thread that read a slot before may still be on its way there. So the continuation
 //!    stays callable until no frame of the version is left; only then [`Offers::end`] returns it.
-//! 2. An offer may be delayed, but is not lost. If the sign is lost, the thread that reads the counts
-//!    [asks again](LoopWords::ask). Without that, the count itself reaches its sign.
-//! 3. A count may go back, because a thread stored an old value after it was stopped in the middle
-//!    of an increment. That is no pass ([`passed`]).
+//! 2. An offer may be delayed, but is not lost: a thread that leaves asks for the next one to leave. If
+//!    a guest's store undoes what was asked, the count is zero or about to be: who made the offer
+//!    [asks again](LoopWords::ask).
+//! 3. Passes beyond those that were asked for are not counted: see [`Measure`].
 //! 4. A loop has one continuation of its own body at most, and none is noted after the end.
 //!    Continuations of bodies that replaced it live as long: a frame may be on its way to each of
 //!    them.
@@ -25,17 +26,19 @@
 use crate::ids::FunctionId;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// The sign bit of a count.
-const ASKED: u32 = 1 << 31;
-
 /// The words of one loop.
 #[derive(Debug, Clone, Copy)]
 pub struct LoopWords<'a> {
     /// The offer: the address of a stub, or 0.
     pub slot: &'a AtomicU64,
-    /// The number of passes of the head, and the sign to read the slot.
+    /// The processor's cycle counter when the count last reached zero.
+    pub when: &'a AtomicU64,
+    /// Negative: the passes of the head until it asks.
     pub count: &'a AtomicU32,
 }
+
+/// Largest number of passes that are asked for.
+const MOST: u32 = 1 << 30;
 
 /// The continuations offered at the loops of one version, by loop.
 #[derive(Debug)]
@@ -64,20 +67,16 @@ enum Stand {
     GivenUp,
 }
 
-/// Number of passes between two reads of a count. A difference of more than half the range means
-/// that the count went back, and is 0. Between two reads no loop is passed so often.
-pub fn passed(before: u32, now: u32) -> u32 {
-    let added = now.wrapping_sub(before) & !ASKED;
-    match added < ASKED / 2 {
-        true => added,
-        false => 0,
-    }
-}
-
 impl LoopWords<'_> {
-    /// The number of passes of the head, modulo 2^31.
-    pub fn passes(self) -> u32 {
-        self.count.load(Ordering::Relaxed) & !ASKED
+    /// The passes that are left to count.
+    pub fn left_to_count(self) -> u32 {
+        let count = self.count.load(Ordering::Relaxed).cast_signed();
+        count.min(0).unsigned_abs()
+    }
+
+    /// The processor's cycle counter when the count last reached zero.
+    pub fn ended_at(self) -> u64 {
+        self.when.load(Ordering::Relaxed)
     }
 
     /// True if a continuation is offered.
@@ -88,19 +87,24 @@ impl LoopWords<'_> {
     /// Makes guest code read the slot at its next pass. A concurrent store of an older count may
     /// undo it: call it again to be sure.
     pub fn ask(self) {
-        self.count.fetch_or(ASKED, Ordering::Relaxed);
+        self.ask_after(1);
     }
 
-    /// True if guest code will read the slot at its next pass, unless a store of its count is in
-    /// progress.
+    /// True if guest code counts, and will read the slot, unless a store of its count is in progress.
     pub fn is_asked(self) -> bool {
-        self.count.load(Ordering::Relaxed) & ASKED != 0
+        self.left_to_count() != 0
     }
 
-    /// Makes guest code read the slot after so many passes.
+    /// Makes guest code count so many passes, at least one, and read the slot at the last.
     pub fn ask_after(self, passes: u32) {
-        let begin = ASKED.wrapping_sub(passes.max(1));
-        self.count.store(begin, Ordering::Relaxed);
+        let passes = passes.clamp(1, MOST).cast_signed();
+        self.count
+            .store((-passes).cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// Makes guest code count no more, and read no slot.
+    pub fn end_counting(self) {
+        self.count.store(0, Ordering::Relaxed);
     }
 
     fn put(self, offered: u64) {
@@ -232,29 +236,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passes_are_what_was_added_and_a_count_that_went_back_is_none() {
-        for (before, now, passes) in [
-            (0, 0, 0),
-            (3, 10, 7),
-            (ASKED - 2, 5, 7),
-            (ASKED - 2, ASKED | 5, 7),
-            (0, ASKED / 2 - 1, ASKED / 2 - 1),
-            (1000, 11, 0),
-            (5, ASKED - 2, 0),
-        ] {
-            assert_eq!(passed(before, now), passes, "{before:#x} {now:#x}");
-        }
-    }
-
-    #[test]
-    fn after_so_many_passes_the_sign_is_there() {
-        let (slot, count) = (AtomicU64::new(0), AtomicU32::new(0));
+    fn after_so_many_passes_the_slot_is_read() {
+        let (slot, when) = (AtomicU64::new(0), AtomicU64::new(0));
+        let count = AtomicU32::new(0);
         let words = LoopWords {
             slot: &slot,
+            when: &when,
             count: &count,
         };
+        assert_eq!((words.left_to_count(), words.is_asked()), (0, false));
         words.ask_after(3);
-        let signs = (0..4).map(|_| count.fetch_add(1, Ordering::Relaxed) + 1 >= ASKED);
-        assert_eq!(signs.collect::<Vec<_>>(), [false, false, true, true]);
+        let left = (0..4).map(|_| {
+            let left = words.left_to_count();
+            count.fetch_add(1, Ordering::Relaxed);
+            left
+        });
+        assert_eq!(left.collect::<Vec<_>>(), [3, 2, 1, 0]);
+        words.ask_after(u32::MAX);
+        assert_eq!(words.left_to_count(), MOST);
     }
 }

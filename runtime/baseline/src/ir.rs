@@ -285,23 +285,22 @@ pub struct Counting {
     /// Sources of back edges that the second counter counts, by rising block: each pass through
     /// such a block adds one.
     pub latches: Vec<Block>,
-    /// Whether heads add one at each pass. Else those of loops without other loops and calls in them
-    /// may add many at once, and read the slot then.
-    pub each_pass: bool,
 }
 
-/// A loop whose head counts its passes and has an OSR exit to a continuation.
+/// A loop whose head counts passes when it is asked to, and has an OSR exit to a continuation.
 ///
-/// After its phis the head adds one to the `i32` at `count`. If the sum is negative, it reads the
-/// word at `slot`. If that is null, it makes the count positive again by clearing its sign bit, and
-/// continues. Else it adds one to the `i32` at `left`, calls the address in the word with
-/// `arguments`, and returns the result of that call.
+/// After its phis the head reads the `i32` at `count`. If that is negative, it adds one to it. If the
+/// sum is zero, it reads the word at `slot`. If that is null, it writes the processor's cycle counter to
+/// the `u64` at `when`, and continues. Else it sets the count to -1, adds one to the `i32` at `left`,
+/// calls the address in the word with `arguments`, and returns the result of that call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The block.
     pub block: Block,
     /// Offset of the pointer from [`Counting::loops`].
     pub slot: u32,
+    /// Offset of the time of the last pass that was counted; none if it is not noted.
+    pub when: Option<u32>,
     /// Offset of the count.
     pub count: u32,
     /// Offset of the `i32` that counts OSR exits.

@@ -115,9 +115,6 @@ pub struct Compile {
     /// At tier 1, with counters: whether loops can be left for continuations, see
     /// [`Compiled::heads`].
     pub leaves: bool,
-    /// Whether each pass of a loop at tier 1 is counted at once; else tight loops count many passes
-    /// together.
-    pub each_pass: bool,
     /// Makes the version a continuation that starts at this head of a loop. Continuations are made
     /// above tier 1, except those entered by a frame of another body.
     pub start: Option<Start>,
@@ -168,7 +165,6 @@ impl Compile {
             tier,
             counters: Counters::None,
             leaves: false,
-            each_pass: false,
             start: None,
             contract: false,
             alone: false,

@@ -36,7 +36,9 @@ pub struct Heads {
 pub struct Places {
     /// The address of the continuation, 8 bytes, or null.
     pub slot: usize,
-    /// The number of passes of the head, 4 bytes.
+    /// The processor's cycle counter when the count last reached zero, 8 bytes.
+    pub when: usize,
+    /// Negative: the number of passes of the head until it asks; 4 bytes.
     pub count: usize,
     /// The number of OSR exits, 4 bytes.
     pub left: usize,
@@ -45,14 +47,15 @@ pub struct Places {
 impl Heads {
     /// Bytes of the words of `loops` loops.
     pub const fn bytes(loops: usize) -> usize {
-        loops * 16
+        loops * 24
     }
 
     /// Offsets of the words of loop `number`, from 0, among those of `of` loops.
     pub const fn places(number: usize, of: usize) -> Places {
-        let count = of * 8 + number * 4;
+        let count = of * 16 + number * 4;
         Places {
             slot: number * 8,
+            when: of * 8 + number * 8,
             count,
             left: count + of * 4,
         }

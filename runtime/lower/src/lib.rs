@@ -104,8 +104,6 @@ pub struct Wanted<'a> {
     pub counters: Option<&'a str>,
     /// The name of the words of loops that can be left; without it none can be.
     pub leaves: Option<&'a str>,
-    /// Whether each pass of a loop is counted at once, as where a loop is left at a certain pass.
-    pub each_pass: bool,
     /// Whether other compiles of the function may fuse a multiplication and an addition.
     pub contract: bool,
 }

@@ -18,7 +18,6 @@ impl Reading<'_> {
             return Ok(Heads::default());
         };
         self.out.counting.counters = Some(self.add_words(counters));
-        self.out.counting.each_pass = wanted.each_pass;
         match wanted.leaves {
             Some(name) if !self.flow.back.is_empty() => self.osr_loops(name, wanted.contract),
             _ => {
@@ -74,12 +73,18 @@ impl Reading<'_> {
             .zip(&decision.chosen)
             .enumerate()
         {
-            let Places { slot, count, left } = Heads::places(place, all);
+            let Places {
+                slot,
+                when,
+                count,
+                left,
+            } = Heads::places(place, all);
             // The search for loops starts at the entry.
             self.block = self.flow.places[own.block as usize];
             let mut head = Head {
                 block: Block(self.block),
                 slot: slot as u32,
+                when: Some(when as u32),
                 count: count as u32,
                 left: left as u32,
                 arguments: Vec::with_capacity(what.variables.len()),

@@ -167,6 +167,8 @@ pub use shadow::set_action;
 #[cfg(not(loom))]
 pub use stacks::StackId;
 #[cfg(not(loom))]
+pub use sys::end_cycles;
+#[cfg(not(loom))]
 pub use tables::RowsOf;
 
 #[cfg(not(loom))]

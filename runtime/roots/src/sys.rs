@@ -3,7 +3,7 @@
 //! A raw call returns what the kernel returned: `-4095..=-1` is an error.
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// `EINTR`, as the kernel returns it.
 pub(crate) const EINTR: i64 = -(libc::EINTR as i64);
@@ -306,6 +306,16 @@ pub(crate) fn set_affinity(set: &[u64; 32]) -> Result<(), i32> {
     Ok(())
 }
 
+/// Whether the C library's clock may be read: it reads the processor's cycle counter. Relaxed: any answer
+/// is right until [`end_cycles`] returns.
+static CYCLES: AtomicBool = AtomicBool::new(true);
+
+/// Makes handlers of this process ask the kernel for the time: the program is about to forbid the cycle
+/// counter (`PR_SET_TSC`).
+pub fn end_cycles() {
+    CYCLES.store(false, Ordering::Relaxed);
+}
+
 /// Nanoseconds of the monotonic clock.
 pub(crate) fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
@@ -320,7 +330,11 @@ pub(crate) fn thread_ns() -> u64 {
 pub(crate) fn processor_ns(tid: i32) -> Option<u64> {
     /// The exact clock of a thread (`CPUCLOCK_PERTHREAD_MASK`, `CPUCLOCK_SCHED`).
     const KIND: u64 = 4 | 2;
-    let clock = (!i64::from(tid) << 3) as u64 | KIND;
+    asked_ns((!i64::from(tid) << 3) as u64 | KIND)
+}
+
+/// Nanoseconds of a clock, by the kernel.
+fn asked_ns(clock: u64) -> Option<u64> {
     let mut time = [0u64; 2];
     let args = [clock, time.as_mut_ptr() as u64, 0, 0, 0, 0];
     // SAFETY: writes the two words.
@@ -329,6 +343,11 @@ pub(crate) fn processor_ns(tid: i32) -> Option<u64> {
 }
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
+    if !CYCLES.load(Ordering::Relaxed)
+        && let Some(time) = asked_ns(clock as u64)
+    {
+        return time;
+    }
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,

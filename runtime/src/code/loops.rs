@@ -1,5 +1,5 @@
-//! The words of the loops of one version of tier 1: the offer at each, and how often its head was
-//! passed. `uruk_tiering::offers` says which thread writes which, and when; here is their memory.
+//! The words of the loops of one version of tier 1: the offer at each, and passes of its head that it
+//! counts. `uruk_tiering::offers` says which thread writes which, and when; here is their memory.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -10,14 +10,16 @@ use uruk_base::StubAddress;
 use uruk_codegen::{Described, Head, Heads};
 use uruk_heap::{Heap, HeapError, Pool, Sealed};
 use uruk_tiering::offers::{LoopWords, Offers};
+use uruk_tiering::passes::{FIRST, Measure, Reading, Words};
 
 use crate::code::body::ModuleFunction;
-use crate::fork::gate;
+use crate::fork::{confine, gate};
 use uruk_base::locks::Mutex;
 use uruk_codegen::Start;
 
-/// How often the sign of an offer is written.
-const TRIES: u32 = 100;
+/// How often guest code is asked to read an offer. A store of a count may undo it the first time, but
+/// then the count is used up, and no other is on the way.
+const TRIES: u32 = 3;
 
 /// Time after which pending stores of another core are in memory.
 const STORED: Duration = Duration::from_micros(1);
@@ -33,6 +35,7 @@ pub(crate) struct Loops {
     pub(crate) heads: Vec<Head>,
     memory: Arc<LoopWordMemory>,
     offers: Offers,
+    passes: Mutex<Passed>,
     /// Values that live across the heads, once they were compared with another body's: they may be
     /// needed again when the module is gone.
     described: OnceLock<Vec<Described>>,
@@ -41,25 +44,46 @@ pub(crate) struct Loops {
     gone: Arc<AtomicU64>,
 }
 
+/// Passes of the heads.
+#[derive(Debug)]
+struct Passed {
+    measures: Vec<Measure>,
+    /// All passes up to the last reading, about, by head.
+    all: Vec<u64>,
+}
+
+/// The processor's cycle counter, which guest code reads, too.
+fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has it.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Time between two readings of loops that have counted for the first time.
+const MOMENT: Duration = Duration::from_micros(2);
+
 /// The memory of the words of one version's loops: lives as long as the code that counts in it, and
 /// as long as it is read.
 #[derive(Debug)]
-struct LoopWordMemory(Option<Sealed>);
+struct LoopWordMemory {
+    words: Option<Sealed>,
+    /// The sum of the counts if no head was passed since the last reading.
+    expected: AtomicU32,
+}
 
 impl LoopWordMemory {
     fn address(&self) -> u64 {
-        self.0.as_ref().map_or(0, Sealed::address)
+        self.words.as_ref().map_or(0, Sealed::address)
     }
 
     /// The word of 4 bytes at an offset.
     fn word32(&self, offset: usize) -> &AtomicU32 {
-        let words = self.0.as_ref().map_or(&[][..], Sealed::words32);
+        let words = self.words.as_ref().map_or(&[][..], Sealed::words32);
         &words[offset / size_of::<AtomicU32>()]
     }
 
     /// The word of 8 bytes at an offset.
     fn word64(&self, offset: usize) -> &AtomicU64 {
-        let words = self.0.as_ref().map_or(&[][..], Sealed::words64);
+        let words = self.words.as_ref().map_or(&[][..], Sealed::words64);
         &words[offset / size_of::<AtomicU64>()]
     }
 }
@@ -68,7 +92,7 @@ impl Drop for LoopWordMemory {
     fn drop(&mut self) {
         // The last holder may have no pass.
         let _pass = gate::enter();
-        if let Some(memory) = self.0.take() {
+        if let Some(memory) = self.words.take() {
             // SAFETY: the code that counts in it holds its `Loops`, which holds `self`, until it
             // is freed, and it is freed when no thread can be in it.
             unsafe { memory.release() };
@@ -86,8 +110,17 @@ pub(crate) struct Passes {
 }
 
 impl Passes {
-    /// Changes with every pass of any head, and with every request.
-    pub(crate) fn sum(&self) -> u32 {
+    /// True if a head was passed since the last reading, or asked on behalf of an offer.
+    pub(crate) fn have_changed(&self) -> bool {
+        self.sum() != self.memory.expected.load(Ordering::Relaxed)
+    }
+
+    /// The version is gone: there are no more changes.
+    pub(crate) fn settle(&self) {
+        self.memory.expected.store(self.sum(), Ordering::Relaxed);
+    }
+
+    fn sum(&self) -> u32 {
         let count = |place: usize| {
             let at = self.first + place * size_of::<AtomicU32>();
             self.memory.word32(at).load(Ordering::Relaxed)
@@ -144,17 +177,27 @@ impl Loops {
         let bytes = Heads::bytes(heads.len());
         let draft = heap.allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
         let whose = function.origin.as_ref().map_or(id, |it| it.whose);
-        Ok(Arc::new(Loops {
+        let loops = Arc::new(Loops {
             function: id,
             whose,
             of: WeakFunction::of(function),
             heads: heads.to_vec(),
-            memory: Arc::new(LoopWordMemory(Some(draft.seal()?))),
+            memory: Arc::new(LoopWordMemory {
+                words: Some(draft.seal()?),
+                expected: AtomicU32::new(0),
+            }),
             offers: Offers::new(heads.len()),
+            passes: Mutex::new(Passed {
+                measures: vec![Measure::begin(FIRST, cycles()); heads.len()],
+                all: vec![0; heads.len()],
+            }),
             described: OnceLock::new(),
             ended: Arc::clone(ended),
             gone: Arc::clone(gone),
-        }))
+        });
+        loops.all_words().for_each(|words| words.ask_after(FIRST));
+        loops.expect(&loops.passes.lock());
+        Ok(loops)
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -173,7 +216,7 @@ impl Loops {
 
     /// Bytes of the words.
     pub(crate) fn bytes(&self) -> usize {
-        self.memory.0.as_ref().map_or(0, Sealed::held)
+        self.memory.words.as_ref().map_or(0, Sealed::held)
     }
 
     fn words(&self, place: usize) -> LoopWords<'_> {
@@ -181,6 +224,7 @@ impl Loops {
         let places = Heads::places(place, self.heads.len());
         LoopWords {
             slot: self.memory.word64(places.slot),
+            when: self.memory.word64(places.when),
             count: self.at(places.count),
         }
     }
@@ -220,14 +264,96 @@ impl Loops {
         all.sum()
     }
 
-    /// How often the head of a loop was passed, modulo 2^31.
-    pub(crate) fn count(&self, place: usize) -> u32 {
-        self.words(place).passes()
+    /// How often the head of a loop was passed, about; zero only if it was not.
+    pub(crate) fn count(&self, place: usize) -> u64 {
+        let left = self.words(place).left_to_count();
+        let passed = self.passes.lock();
+        passed.all[place] + u64::from(passed.measures[place].counted(left))
     }
 
     /// How often all heads were passed.
     pub(crate) fn passes(&self) -> u64 {
-        self.all_words().map(|it| u64::from(it.passes())).sum()
+        (0..self.heads.len()).map(|place| self.count(place)).sum()
+    }
+
+    /// Fills in the passes of each head since the last call, about. For one thread, which then calls
+    /// [`Loops::ask_to_count`].
+    pub(crate) fn read_passes(&self, of_each: &mut [u64]) {
+        let mut passed = self.passes.lock();
+        let mut soon = false;
+        for (place, passes) in of_each.iter_mut().enumerate() {
+            let reading = self.read(&mut passed, place);
+            *passes = reading.passes;
+            soon |= reading.soon;
+        }
+        if soon {
+            self.ask_all(&mut passed);
+            let start = Instant::now();
+            while start.elapsed() < MOMENT {
+                std::hint::spin_loop();
+            }
+            for (place, passes) in of_each.iter_mut().enumerate() {
+                *passes += self.read(&mut passed, place).passes;
+            }
+        }
+        self.expect(&passed);
+    }
+
+    /// Asks all heads to count that do not.
+    pub(crate) fn ask_to_count(&self) {
+        let mut passed = self.passes.lock();
+        self.ask_all(&mut passed);
+        self.expect(&passed);
+    }
+
+    /// Makes the heads count no more: they would read the processor's cycle counter. Offers stay.
+    pub(crate) fn end_counting(&self) {
+        let mut passed = self.passes.lock();
+        for (measure, words) in passed.measures.iter_mut().zip(self.all_words()) {
+            if !words.is_offered() {
+                words.end_counting();
+                measure.asked(0, 0);
+            }
+        }
+        self.expect(&passed);
+    }
+
+    fn read(&self, passed: &mut Passed, place: usize) -> Reading {
+        let words = self.words(place);
+        let now = Words {
+            left: words.left_to_count(),
+            ended_at: words.ended_at(),
+        };
+        let reading = passed.measures[place].read(now, cycles());
+        passed.all[place] += reading.passes;
+        reading
+    }
+
+    fn ask_all(&self, passed: &mut Passed) {
+        for (measure, words) in passed.measures.iter_mut().zip(self.all_words()) {
+            let asked = measure.ask(words.left_to_count(), cycles());
+            match asked {
+                // What was asked on behalf of the offer may have been undone.
+                Some(_) if words.is_offered() => {
+                    words.ask();
+                    measure.asked(1, cycles());
+                }
+                Some(_) if !confine::may_read_cycles() => measure.asked(0, 0),
+                Some(passes) => words.ask_after(passes),
+                None => {}
+            }
+        }
+    }
+
+    fn expect(&self, passed: &Passed) {
+        let expected = passed.measures.iter().map(Measure::expected);
+        let expected = expected.fold(0, u32::wrapping_sub);
+        self.memory.expected.store(expected, Ordering::Relaxed);
+    }
+
+    /// Notes that a head was asked to count so many passes.
+    fn note_asked(&self, place: usize, passes: u32) {
+        self.passes.lock().measures[place].asked(passes, cycles());
     }
 
     /// The continuation of a loop, if one was made.
@@ -254,7 +380,7 @@ impl Loops {
         let words = self.words(place);
         let offered = self.offers.offer(words, stub.0);
         if offered {
-            insist(words);
+            self.insist(place);
         }
         offered
     }
@@ -265,7 +391,7 @@ impl Loops {
         let words = self.words(place);
         let offered = self.offers.lead(words, continuation, stub.0);
         if offered {
-            insist(words);
+            self.insist(place);
         }
         offered
     }
@@ -280,15 +406,26 @@ impl Loops {
         self.all_words().any(LoopWords::is_offered)
     }
 
-    /// Makes guest code read all offers again: it may have stored counts over the sign.
-    pub(crate) fn ask_again(&self) {
-        let offered = self.all_words().filter(|it| it.is_offered());
-        offered.for_each(LoopWords::ask);
-    }
-
     /// Makes guest code read the slot after so many passes.
     pub(crate) fn ask_after(&self, place: usize, passes: u32) {
         self.words(place).ask_after(passes);
+        self.note_asked(place, passes);
+    }
+
+    /// Asks at the head of a loop until guest code is sure to read the slot.
+    fn insist(&self, place: usize) {
+        let words = self.words(place);
+        for _ in 0..TRIES {
+            let asked = Instant::now();
+            while asked.elapsed() < STORED {
+                std::hint::spin_loop();
+            }
+            if words.is_asked() {
+                break;
+            }
+            words.ask();
+        }
+        self.note_asked(place, 1);
     }
 
     /// Ends offers of the version's body.
@@ -314,22 +451,6 @@ impl Loops {
     /// True if offers of the version's body have ended.
     pub(crate) fn is_closed(&self) -> bool {
         self.offers.is_closed()
-    }
-}
-
-/// Writes the sign until it stays, or a hundred times. A core in a short loop has a store of its
-/// own count under way nearly all the time. That store ends up over the sign, and the core goes on
-/// with its own value: a sign is lost about every other time.
-fn insist(words: LoopWords<'_>) {
-    for _ in 0..TRIES {
-        let asked = Instant::now();
-        while asked.elapsed() < STORED {
-            std::hint::spin_loop();
-        }
-        if words.is_asked() {
-            return;
-        }
-        words.ask();
     }
 }
 

@@ -13,6 +13,7 @@
 //! | threads that wait for work end | same | |
 //! | no thread but this one is left | same, with a limit | a job may be in one long pass of LLVM |
 //! | first calls that wait are failed | same | functions that were added meanwhile are not compiled; later calls see the sandbox |
+//! | code reads the cycle counter no more | same | `SECCOMP_MODE_STRICT` forbids that instruction, too |
 //! | [`sandbox::close`] | same | |
 //! | the filter is installed | the caller, once that thread is gone | its end makes system calls |
 //!
@@ -20,7 +21,7 @@
 //! code are not known.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,27 @@ static AT_END: OnceLock<fn()> = OnceLock::new();
 /// Sets `run` to be called once all threads of the runtime are to end. The first call counts.
 pub(crate) fn at_end(run: fn()) {
     let _ = AT_END.set(run);
+}
+
+/// Whether code may read the processor's cycle counter. Relaxed: who reads it while this changes holds a
+/// lock that [`super::ForkMember::end_cycles`] takes.
+static CYCLES: AtomicBool = AtomicBool::new(true);
+
+/// Whether code may read the processor's cycle counter.
+pub(crate) fn may_read_cycles() -> bool {
+    CYCLES.load(Ordering::Relaxed)
+}
+
+/// Makes the code of all sessions read the processor's cycle counter no more, now and later.
+pub(crate) fn end_cycles() {
+    CYCLES.store(false, Ordering::Relaxed);
+    uruk_stubs::end_cycles();
+    uruk_roots::end_cycles();
+    let members = {
+        let _pass = gate::enter();
+        members()
+    };
+    members.iter().for_each(|member| member.end_cycles());
 }
 
 /// Time between two looks.
@@ -110,6 +132,7 @@ fn close() {
     members.iter().for_each(|member| member.end_threads());
     let left = wait_for_others();
     members.iter().for_each(|member| member.fail_requests());
+    end_cycles();
     {
         let _pass = gate::enter();
         drop(members);

@@ -91,6 +91,8 @@ pub(crate) trait ForkMember: Send + Sync {
     fn end_threads(&self);
     /// Fails the first calls that wait, once no thread is left that would answer them.
     fn fail_requests(&self);
+    /// Makes code read the processor's cycle counter no more.
+    fn end_cycles(&self);
 
     /// Called before a process that is no thread shares the memory: others may be inside.
     fn note_sharing(&self);

@@ -12,7 +12,7 @@ use std::mem::size_of;
 use tracing::{debug, warn};
 
 use super::filter::{self, Instruction, LONGEST};
-use crate::fork::confine::confine;
+use crate::fork::confine::{confine, end_cycles};
 
 /// `SECCOMP_SET_MODE_STRICT`, an operation of `seccomp`.
 const SET_STRICT: u64 = 0;
@@ -65,6 +65,9 @@ pub unsafe extern "C" fn guest_prctl(
 
 /// Handles a call of `prctl` before it is made.
 pub(super) fn before_prctl(option: u64, mode: u64, program: u64) {
+    if option as c_int == libc::PR_SET_TSC && mode == libc::PR_TSC_SIGSEGV as u64 {
+        end_cycles();
+    }
     if option as c_int != libc::PR_SET_SECCOMP {
         return;
     }

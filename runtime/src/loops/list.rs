@@ -28,8 +28,6 @@ pub(crate) struct List {
 
 struct WatchedEntry {
     passes: Passes,
-    /// Their sum at the last look.
-    sum: u32,
     /// Whether a loop is running, or was until the last look.
     busy: bool,
     watched: Box<WatchedLoops>,
@@ -41,7 +39,6 @@ impl List {
         of.push(Arc::downgrade(loops));
         let passes = loops.counts();
         self.entries.push(WatchedEntry {
-            sum: passes.sum(),
             passes,
             busy: false,
             watched: Box::new(watched),
@@ -85,11 +82,10 @@ impl List {
     /// reported as busy then.
     pub(super) fn look(&mut self, mut each: impl FnMut(&mut WatchedLoops) -> bool) {
         for entry in &mut self.entries {
-            let sum = entry.passes.sum();
-            if sum == entry.sum && !entry.busy {
+            if !entry.passes.have_changed() && !entry.busy {
                 continue;
             }
-            entry.sum = sum;
+            entry.passes.settle();
             entry.busy = each(&mut entry.watched);
         }
     }

@@ -13,6 +13,7 @@ use crate::code::loops::Origin;
 use crate::code::static_names::continued;
 use crate::code::static_names::static_name;
 use crate::error::Error;
+use crate::fork::confine;
 use crate::loops::state::Continuations;
 use crate::version::BodyOf;
 
@@ -51,6 +52,9 @@ impl Continuations {
         }
         let watched = WatchedLoops::new(&loops, compiled, self.events.now());
         self.watched().push(&loops, watched);
+        if !confine::may_read_cycles() {
+            loops.end_counting();
+        }
         Ok(Some(loops))
     }
 

@@ -110,6 +110,12 @@ impl Continuations {
         self.stuck().remove(&function.index());
     }
 
+    /// Makes heads count no more, so that they do not read the processor's cycle counter.
+    pub(crate) fn end_counting(&self) {
+        let all = self.watched().all();
+        all.iter().for_each(|loops| loops.end_counting());
+    }
+
     /// Functions of which no loop can be left.
     pub(crate) fn stuck(&self) -> MutexGuard<'_, HashMap<u32, Reason>> {
         self.stuck.lock()

@@ -29,7 +29,6 @@ use std::time::Duration;
 use uruk_base::{FunctionId, Tier};
 use uruk_codegen::Compiled;
 use uruk_reclaim::IdMap;
-use uruk_tiering::offers::passed;
 use uruk_tiering::{Controller, Facts};
 
 use crate::code::loops::Loops;
@@ -52,13 +51,11 @@ const STANDS: Duration = Duration::from_millis(200);
 /// A request without a result, cancelled perhaps, is repeated after this.
 const GIVEN_UP: Duration = Duration::from_secs(5);
 
-/// The loops of a version, and the counts at the last look.
+/// The loops of a version, and their passes up to the last look.
 pub(super) struct WatchedLoops {
     pub(super) function: FunctionId,
     pub(super) loops: Weak<Loops>,
     facts: Facts,
-    /// Counts, by loop, last seen.
-    seen: Box<[u32]>,
     /// Passes since the version is busy, by loop.
     passes: Box<[u64]>,
     /// Passes between the last two looks, by loop.
@@ -103,7 +100,6 @@ impl WatchedLoops {
                 nested: compiled.nested,
                 calls: compiled.calls,
             },
-            seen: (0..count).map(|place| loops.count(place)).collect(),
             passes: vec![0; count].into(),
             last: vec![0; count].into(),
             busy: Duration::ZERO,
@@ -117,18 +113,13 @@ impl WatchedLoops {
         }
     }
 
-    /// Reads the counts; passes since the last time.
+    /// Passes since the last time.
     fn read(&mut self, loops: &Loops) -> u64 {
-        let mut all = 0;
-        for (place, seen) in self.seen.iter_mut().enumerate() {
-            let now = loops.count(place);
-            let added = u64::from(passed(*seen, now));
-            *seen = now;
-            self.passes[place] += added;
-            self.last[place] = added;
-            all += added;
+        loops.read_passes(&mut self.last);
+        for (all, added) in self.passes.iter_mut().zip(&self.last) {
+            *all += added;
         }
-        all
+        self.last.iter().sum()
     }
 
     /// Drops all passes up to now.
@@ -264,22 +255,23 @@ impl Continuations {
     }
 
     /// Watches the loops of all versions, and requests continuations that are worth it; adds the
-    /// passes for the controller to `added`, by function.
+    /// passes for the controller to `added`, by function. Returns the loops that are to be asked to
+    /// count until the next look.
     pub(crate) fn watch_loops(
         self: &Arc<Self>,
         controller: &mut Controller,
         between: Duration,
         added: &mut IdMap<u32, (FunctionId, u64, u64)>,
-    ) {
+    ) -> Vec<Arc<Loops>> {
         let now = self.events.now();
-        let (mut wanted, mut whole) = (Vec::new(), Vec::new());
+        let (mut wanted, mut whole, mut read) = (Vec::new(), Vec::new(), Vec::new());
         let forbidden = self.forbidden().clone();
         self.watched().look(|watched| {
             let Some(loops) = watched.loops.upgrade() else {
                 return false;
             };
             let passes = watched.read(&loops);
-            loops.ask_again();
+            read.push(Arc::clone(&loops));
             let id = watched.function;
             let moved_up = self.is_above_baseline(id);
             if moved_up && !std::mem::replace(&mut watched.moved_up, moved_up) {
@@ -331,5 +323,6 @@ impl Continuations {
                 Err(cause) => tracing::info!(%cause, "no continuation"),
             }
         }
+        read
     }
 }

@@ -224,6 +224,11 @@ impl ForkMember for Session {
         }
     }
 
+    fn end_cycles(&self) {
+        let _pass = gate::enter();
+        self.continuations.end_counting();
+    }
+
     fn end_threads(&self) {
         if let Some(before) = self.before_end.get() {
             before(self);

@@ -148,7 +148,7 @@ impl TierState {
         let busy = self.speculation.is_busy(self.events.now());
         warmth::look(&mut self.jobs(), self.events.now(), busy);
         let mut decisions = Vec::new();
-        let (interval, asked) = {
+        let (interval, asked, loops) = {
             let mut control = self.control();
             let Control {
                 controller,
@@ -169,7 +169,8 @@ impl TierState {
                 *totals.entry(id).or_default() += entries;
                 counted.insert(id.index(), (id, entries, loops));
             });
-            self.watch_loops(controller, Duration::from_nanos(between.0), &mut counted);
+            let between = Duration::from_nanos(between.0);
+            let loops = self.watch_loops(controller, between, &mut counted);
             for (id, entries, loops) in counted.into_values() {
                 controller.on_counters(now, id, entries, loops);
             }
@@ -177,7 +178,8 @@ impl TierState {
                 decisions.push(decision);
             }
             controller.polled(now, nanos(thread_time().saturating_sub(before)));
-            (controller.poll_interval(now), controller.questions())
+            let interval = controller.poll_interval(now);
+            (interval, controller.questions(), loops)
         };
         for decision in decisions {
             self.carry_out(decision);
@@ -186,6 +188,7 @@ impl TierState {
         for (request, decided) in self.profiles.due(self.events.now()) {
             self.put_job(request, decided, false);
         }
+        loops.iter().for_each(|loops| loops.ask_to_count());
         Duration::from_nanos(interval.0)
     }
 

@@ -107,7 +107,6 @@ impl VersionChoices {
             how = how.varied(self.variant);
         }
         how.leaves = matches!(self.tiers, Tiers::Auto | Tiers::Leave(_));
-        how.each_pass = matches!(self.tiers, Tiers::Leave(_));
         how
     }
 

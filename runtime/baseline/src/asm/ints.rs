@@ -38,7 +38,6 @@ pub(crate) enum Shift {
 #[allow(missing_docs)]
 pub(crate) enum Unary {
     Inc = 0,
-    Dec = 1,
     Not = 2,
     Neg = 3,
     Mul = 4,
@@ -300,7 +299,7 @@ impl Asm {
     /// An operation of one operand.
     pub(crate) fn unary(&mut self, op: Unary, width: Width, operand: impl Into<Rm>) {
         let wide = match op {
-            Unary::Inc | Unary::Dec => 0xff,
+            Unary::Inc => 0xff,
             _ => 0xf7,
         };
         self.rm(by_width(wide, width), op as u8, operand, Imm::None);

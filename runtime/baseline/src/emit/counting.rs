@@ -4,25 +4,22 @@
 //! |---|---|
 //! | entry | `inc dword [counters]` |
 //! | latch of a loop without a head | `inc dword [counters + 4]` |
-//! | head of a loop | `inc dword [loops + count]; js out` `back:` |
-//! | entry of a function with tight loops | `mov r11d, [counters]; and r11d, 63; mov [passes], r11d` |
-//! | head of a tight loop | `dec dword [passes]; js out` `back:` |
+//! | head of a loop | `cmp dword [loops + count], 0; jl out` `back:` |
 //!
-//! A loop is tight if no other loop and no call is in it. Its passes are counted in the frame, and in the
-//! words of all threads only once in 64 passes. They begin with another number at each entry, so that
-//! loops of fewer passes are counted correctly, too, over 64 entries. So threads in one loop do not wait
-//! for each other's cache line at every pass. Entries are still counted in words of all threads: two
-//! threads that call one function at tier 1 in a loop wait at every call.
+//! A loop counts its passes when it is asked to: the count is negative then, and rises to zero. Else its
+//! head only reads a word, which a processor does beside the work of the loop. To write to a word in
+//! each pass takes as long as the pass of a small loop, and much longer where two threads do it.
 //!
 //! Behind the function, for each head:
 //! ```text
-//! out:   mov dword [passes], 63             ; the first two for tight loops only
-//!        add dword [loops + count], 64
+//! out:   inc dword [loops + count]
+//!        jne back
 //!        mov rax, [loops + slot]            ; read once: another thread writes it
 //!        test rax, rax; jne leave
-//!        and dword [loops + count], 0x7fffffff
+//!        rdtsc; mov [loops + when], eax; mov [loops + when + 4], edx
 //!        jmp back
 //! leave: mov [spare], rax
+//!        mov dword [loops + count], -1      ; the next pass leaves, too
 //!        inc dword [loops + left]
 //!        ...values that cross in memory...
 //!        ...arguments...; call [spare]
@@ -33,15 +30,11 @@
 use smallvec::SmallVec;
 
 use crate::abi::{self, ArgumentPlace};
-use crate::analysis::effects::calls;
-use crate::analysis::{Analysis, head_of};
+use crate::analysis::head_of;
 use crate::asm::{Alu, Condition, Gpr, Label, Mem, Rm, Unary, Width};
-use crate::ir::{Block, Function, Head, Operand, Symbol, Type};
+use crate::ir::{Block, Head, Operand, Symbol, Type};
 
 use super::{Emitter, VECTOR_SCRATCH};
-
-/// Passes of tight loops that are counted at once; a power of two.
-const AT_ONCE: i32 = 64;
 
 /// The exit of a loop, whose code is still to be written.
 #[derive(Debug, Clone, Copy)]
@@ -58,20 +51,6 @@ impl Emitter<'_> {
             // No argument is in r11.
             self.increment(counters, 0, Gpr::R11);
         }
-        if self.frame.tight.is_empty() {
-            return;
-        }
-        let passes = Mem::at(Gpr::RBP, self.frame.passes);
-        match self.function.counting.counters {
-            Some(counters) => {
-                let entries = self.address(Operand::Address(counters, 0), Gpr::R11);
-                self.asm.load(Width::W32, Gpr::R11, entries);
-                self.asm
-                    .alu_imm(Alu::And, Width::W32, Gpr::R11, AT_ONCE - 1);
-                self.asm.store(Width::W32, passes, Gpr::R11);
-            }
-            None => self.asm.store_imm(Width::W32, passes, AT_ONCE / 2),
-        }
     }
 
     /// Counts at the beginning of a block, behind its phis.
@@ -80,14 +59,10 @@ impl Emitter<'_> {
         if let Some(head) = head_of(self.function, block)
             && let Some(loops) = counting.loops
         {
-            if self.is_tight(block) {
-                let passes = Mem::at(Gpr::RBP, self.frame.passes);
-                self.asm.unary(Unary::Dec, Width::W32, passes);
-            } else {
-                self.increment(loops, i64::from(head.count), Gpr::RAX);
-            }
+            let count = self.address(Operand::Address(loops, i64::from(head.count)), Gpr::RAX);
+            self.asm.alu_imm(Alu::Cmp, Width::W32, count, 0);
             let out = self.asm.new_label();
-            self.asm.jump_if(Condition::Sign, out);
+            self.asm.jump_if(Condition::Less, out);
             let back = self.asm.here();
             self.exits.push(Exit { block, out, back });
         }
@@ -96,10 +71,6 @@ impl Emitter<'_> {
         {
             self.increment(counters, 4, Gpr::RAX);
         }
-    }
-
-    fn is_tight(&self, head: Block) -> bool {
-        self.frame.tight.binary_search(&head).is_ok()
     }
 
     fn increment(&mut self, symbol: Symbol, offset: i64, scratch: Gpr) {
@@ -119,23 +90,27 @@ impl Emitter<'_> {
             };
             let word = |offset: u32| Operand::Address(loops, i64::from(offset));
             self.asm.bind(exit.out);
-            if self.is_tight(exit.block) {
-                let passes = Mem::at(Gpr::RBP, self.frame.passes);
-                self.asm.store_imm(Width::W32, passes, AT_ONCE - 1);
-                let count = self.address(word(head.count), Gpr::RAX);
-                self.asm.alu_imm(Alu::Add, Width::W32, count, AT_ONCE);
-            }
+            self.increment(loops, i64::from(head.count), Gpr::RAX);
+            self.asm.jump_if(Condition::NotEqual, exit.back);
             let slot = self.address(word(head.slot), Gpr::RAX);
             self.asm.load(Width::W64, Gpr::RAX, slot);
             self.asm.test(Width::W64, Gpr::RAX, Gpr::RAX);
             let leave = self.asm.new_label();
             self.asm.jump_if(Condition::NotEqual, leave);
-            let count = self.address(word(head.count), Gpr::RAX);
-            self.asm.alu_imm(Alu::And, Width::W32, count, 0x7fff_ffff);
+            if let Some(when) = head.when {
+                self.asm.rdtsc();
+                for (half, register) in [(0, Gpr::RAX), (4, Gpr::RDX)] {
+                    // The other half is in neither of the two.
+                    let when = self.address(word(when + half), Gpr::RCX);
+                    self.asm.store(Width::W32, when, register);
+                }
+            }
             self.asm.jump(exit.back);
             self.asm.bind(leave);
             let spare = Mem::at(Gpr::RBP, self.frame.spare);
             self.asm.store(Width::W64, spare, Gpr::RAX);
+            let count = self.address(word(head.count), Gpr::RAX);
+            self.asm.store_imm(Width::W32, count, -1);
             self.increment(loops, i64::from(head.left), Gpr::RAX);
             self.store_crossing(head);
             self.arguments(&head.arguments, &head.loaded);
@@ -193,34 +168,6 @@ impl Emitter<'_> {
             }
         }
     }
-}
-
-/// The heads of tight loops, by rising block.
-pub(super) fn tight_heads(function: &Function, analysis: &Analysis) -> SmallVec<[Block; 2]> {
-    let order = &analysis.order;
-    if function.counting.each_pass {
-        return SmallVec::new();
-    }
-    let is_tight = |head: &&Head| {
-        let place = order.place[head.block.index()];
-        let Some(&around) = order.loop_of.get(place as usize) else {
-            return false;
-        };
-        let Some(of_head) = order
-            .loops
-            .get(around as usize)
-            .filter(|it| it.head == place)
-        else {
-            return false;
-        };
-        // Loops within come behind.
-        let next = order.loops.get(around as usize + 1);
-        let mut blocks = order.blocks[of_head.head as usize..=of_head.last as usize].iter();
-        next.is_none_or(|next| next.parent != around)
-            && blocks.all(|&block| function.of_block(block).all(|(_, it)| !calls(&it.op)))
-    };
-    let heads = function.counting.heads.iter();
-    heads.filter(is_tight).map(|head| head.block).collect()
 }
 
 /// The areas of arguments whose values cross in memory, each at a multiple of 16, one after the

@@ -19,8 +19,6 @@ use crate::code::Uncovered;
 use crate::ir::{Block, Function, Op, Type, Value};
 use crate::moves::Spot;
 
-use smallvec::SmallVec;
-
 use super::Emitter;
 use super::varargs::SAVE_AREA;
 
@@ -47,10 +45,6 @@ pub(crate) struct Frame {
     pub(crate) saved: u32,
     /// Offset from `rbp` of a spare word for OSR exits.
     pub(super) spare: i32,
-    /// Heads of loops whose passes are counted in the frame, by rising block, and the offset from `rbp`
-    /// of that count.
-    pub(super) tight: SmallVec<[Block; 2]>,
-    pub(super) passes: i32,
     /// Offset from `rbp` of the area for values that cross heads of loops.
     pub(super) crossing: i32,
     /// Whether the function moves the stack pointer.
@@ -124,11 +118,6 @@ impl Frame {
         if !function.counting.heads.is_empty() {
             size = size.next_multiple_of(8) + 8;
             self.spare = -(size as i64) as i32;
-            self.tight = super::counting::tight_heads(function, analysis);
-            if !self.tight.is_empty() {
-                size += 8;
-                self.passes = -(size as i64) as i32;
-            }
             let heads = function.counting.heads.iter();
             let most = heads.map(|head| super::counting::areas(head).1).max();
             if let Some(most @ 1..) = most {

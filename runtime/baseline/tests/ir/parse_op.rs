@@ -415,6 +415,8 @@ impl LineReader<'_> {
         self.function.counting.heads.push(Head {
             block,
             slot,
+            // The text has no place for it: it is another at each run.
+            when: None,
             count,
             left,
             arguments,

@@ -155,8 +155,9 @@ impl Frame<'_> {
         let loops = self.function.counting.loops.ok_or("no words of loops")?;
         let loops = self.symbol(loops)?;
         let at = loops + u64::from(head.count);
-        let count = self.count(at)?;
-        if count as i32 >= 0 {
+        let count = self.memory.load(at, Type::Int(32))?;
+        let count = count.ok_or("an undefined count")? as i32;
+        if count >= 0 || self.count(at)? != 0 {
             return Ok(None);
         }
         let slot = loops + u64::from(head.slot);
@@ -165,10 +166,10 @@ impl Frame<'_> {
             .load(slot, Type::PTR)?
             .ok_or("an undefined slot")?;
         if to == 0 {
-            let cleared = u128::from(count & 0x7fff_ffff);
-            self.memory.store(at, Type::Int(32), Some(cleared))?;
             return Ok(None);
         }
+        let asks = u128::from(u32::MAX);
+        self.memory.store(at, Type::Int(32), Some(asks))?;
         self.count(loops + u64::from(head.left))?;
         let mut words = Vec::new();
         for (index, argument) in head.arguments.iter().enumerate() {

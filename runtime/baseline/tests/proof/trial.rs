@@ -100,7 +100,7 @@ pub fn pieces(chance: &mut Chance) -> Rc<Pieces> {
                 let host = layout.address_of("host7").unwrap_or(0);
                 bits = match index % 3 {
                     0 => chance.one_of(&[0, host]),
-                    _ => chance.one_of(&[0, 0x7fff_fffe, 0x7fff_ffff, 0x8000_0000, 0xffff_fff0]),
+                    _ => chance.one_of(&[0, 7, 0x8000_0000, 0xffff_fff0, 0xffff_fffe, 0xffff_ffff]),
                 };
             }
             word.copy_from_slice(&bits.to_le_bytes());

@@ -3,10 +3,13 @@
 //! ```text
 //! before                      after
 //! head:  phis                 count: phis
-//!        rest                        loops.count[k] += 1
-//!                                    if it is negative: ask
+//!        rest                        if loops.count[k] is negative: asked
 //!                             head:  rest
-//!                             ask:   f = loops.slot[k]; if it is null: loops.count[k] &= MAX; head
+//!                             asked: loops.count[k] += 1
+//!                                    if it is not zero: head
+//!                                    f = loops.slot[k]; if it is not null: leave
+//!                                    loops.when[k] = the cycle counter; head
+//!                             leave: loops.count[k] = -1; loops.left[k] += 1
 //!                                    return f(what lives across)
 //! ```
 //!
@@ -15,19 +18,20 @@
 
 use inkwell::llvm_sys::core::{
     LLVMAddGlobal, LLVMAppendBasicBlockInContext, LLVMArrayType2, LLVMBuildAdd, LLVMBuildAlloca,
-    LLVMBuildAnd, LLVMBuildBr, LLVMBuildCall2, LLVMBuildCondBr, LLVMBuildICmp, LLVMBuildIsNull,
-    LLVMBuildLoad2, LLVMBuildRet, LLVMBuildRetVoid, LLVMBuildStore, LLVMConstInBoundsGEP2,
-    LLVMConstInt, LLVMFunctionType, LLVMGetFirstInstruction, LLVMGetInstructionOpcode,
-    LLVMGetNumSuccessors, LLVMGetReturnType, LLVMGetSuccessor, LLVMGetTypeKind,
-    LLVMGlobalGetValueType, LLVMInsertIntoBuilder, LLVMInstructionRemoveFromParent,
-    LLVMInt8TypeInContext, LLVMInt32TypeInContext, LLVMMoveBasicBlockBefore,
+    LLVMBuildBr, LLVMBuildCall2, LLVMBuildCondBr, LLVMBuildICmp, LLVMBuildIsNull, LLVMBuildLoad2,
+    LLVMBuildRet, LLVMBuildRetVoid, LLVMBuildStore, LLVMConstInBoundsGEP2, LLVMConstInt,
+    LLVMFunctionType, LLVMGetFirstInstruction, LLVMGetInstructionOpcode,
+    LLVMGetIntrinsicDeclaration, LLVMGetNumSuccessors, LLVMGetReturnType, LLVMGetSuccessor,
+    LLVMGetTypeKind, LLVMGlobalGetValueType, LLVMInsertIntoBuilder,
+    LLVMInstructionRemoveFromParent, LLVMInt8TypeInContext, LLVMInt32TypeInContext,
+    LLVMIntrinsicGetType, LLVMLookupIntrinsicID, LLVMMoveBasicBlockBefore,
     LLVMPointerTypeInContext, LLVMPositionBuilderAtEnd, LLVMPositionBuilderBefore,
     LLVMSetAlignment, LLVMSetLinkage, LLVMSetSuccessor, LLVMSetVisibility, LLVMSetVolatile,
 };
-use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMTypeRef, LLVMValueRef};
+use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMModuleRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMVisibility};
 
-pub(crate) use uruk_leaving::{Heads, Places};
+pub(crate) use uruk_leaving::Heads;
 
 use super::anatomy::{DescribedBody, LlvmBody};
 use super::frame::{Crossing, Frame, Kind};
@@ -150,6 +154,7 @@ pub(crate) unsafe fn continuation_type(
 
 struct ExitWriter<'a, 'm> {
     context: &'a LlvmContext,
+    module: LLVMModuleRef,
     body: FunctionRef<'m>,
     builder: Builder,
     /// The words of the loops, and how many loops there are.
@@ -180,6 +185,7 @@ impl<'a, 'm> ExitWriter<'a, 'm> {
         };
         ExitWriter {
             context,
+            module: module.raw(),
             body,
             builder: Builder::new(context),
             words,
@@ -214,7 +220,7 @@ impl<'a, 'm> ExitWriter<'a, 'm> {
     ) -> BlockRef<'m> {
         let name = c"".as_ptr();
         let builder = self.builder.0;
-        let Places { slot, count, left } = Heads::places(place, self.loops);
+        let places = Heads::places(place, self.loops);
         // SAFETY: all of one function. The new block takes the head's phis and the edges to it, so
         // that each phi has the edges it had. The head has one edge from the new block and one from
         // the OSR exit.
@@ -240,54 +246,74 @@ impl<'a, 'm> ExitWriter<'a, 'm> {
                 LLVMInsertIntoBuilder(builder, first);
             }
             let word = LLVMInt32TypeInContext(context);
-            let old = LLVMBuildLoad2(builder, word, self.word(count), name);
+            let number = |it: i64| LLVMConstInt(word, it as u64, 1);
+            let old = LLVMBuildLoad2(builder, word, self.word(places.count), name);
             LLVMSetAlignment(old, 4);
-            let new = LLVMBuildAdd(builder, old, LLVMConstInt(word, 1, 0), name);
-            LLVMSetAlignment(LLVMBuildStore(builder, new, self.word(count)), 4);
             let less = LLVMIntPredicate::LLVMIntSLT;
-            let asked = LLVMBuildICmp(builder, less, new, LLVMConstInt(word, 0, 0), name);
+            let asked = LLVMBuildICmp(builder, less, old, number(0), name);
             LLVMBuildCondBr(builder, asked, asking, head);
 
             LLVMPositionBuilderAtEnd(builder, asking);
+            // Read anew: otherwise tier 1 code would keep the value in the frame at each pass.
+            let old = LLVMBuildLoad2(builder, word, self.word(places.count), name);
+            LLVMSetAlignment(old, 4);
+            let new = LLVMBuildAdd(builder, old, number(1), name);
+            LLVMSetAlignment(LLVMBuildStore(builder, new, self.word(places.count)), 4);
+            let equal = LLVMIntPredicate::LLVMIntEQ;
+            let ended = LLVMBuildICmp(builder, equal, new, number(0), name);
+            let ending = append();
+            LLVMBuildCondBr(builder, ended, ending, head);
+
+            LLVMPositionBuilderAtEnd(builder, ending);
             let pointer = LLVMPointerTypeInContext(context, 0);
-            let offered = LLVMBuildLoad2(builder, pointer, self.word(slot), name);
+            let offered = LLVMBuildLoad2(builder, pointer, self.word(places.slot), name);
             LLVMSetAlignment(offered, 8);
             // Read once: another thread writes it.
             LLVMSetVolatile(offered, 1);
             let none = LLVMBuildIsNull(builder, offered, name);
-            let refused = append();
-            LLVMBuildCondBr(builder, none, refused, leaving);
-            LLVMPositionBuilderAtEnd(builder, refused);
-            // Read anew: otherwise tier 1 code would keep the value in the frame at each pass.
-            let new = LLVMBuildLoad2(builder, word, self.word(count), name);
-            LLVMSetAlignment(new, 4);
-            let positive = LLVMBuildAnd(builder, new, LLVMConstInt(word, 0x7fff_ffff, 0), name);
-            LLVMSetAlignment(LLVMBuildStore(builder, positive, self.word(count)), 4);
+            let timing = append();
+            LLVMBuildCondBr(builder, none, timing, leaving);
+
+            LLVMPositionBuilderAtEnd(builder, timing);
+            let cycles = self.cycles();
+            LLVMSetAlignment(LLVMBuildStore(builder, cycles, self.word(places.when)), 8);
             LLVMBuildBr(builder, head);
 
-            self.leave(frame, what, leaving, offered, left);
+            LLVMPositionBuilderAtEnd(builder, leaving);
+            let asks = LLVMBuildStore(builder, number(-1), self.word(places.count));
+            LLVMSetAlignment(asks, 4);
+            self.leave(frame, what, offered, places.left);
             BlockRef::of(counting)
         }
     }
 
-    /// Fills the block that leaves a loop for the continuation `offered`.
+    /// The processor's cycle counter, where the builder is.
     ///
     /// # Safety
-    /// As for [`ExitWriter::open`], an empty block, an address that is not null, and the offset of the
-    /// word that counts it.
-    unsafe fn leave(
-        &self,
-        frame: &Frame<'m>,
-        what: &Crossing,
-        leaving: LLVMBasicBlockRef,
-        offered: LLVMValueRef,
-        left: usize,
-    ) {
+    /// The builder is at the end of a block of the module.
+    unsafe fn cycles(&self) -> LLVMValueRef {
+        let name = c"llvm.readcyclecounter";
+        // SAFETY: by the caller's promise; the intrinsic has no type parameters.
+        unsafe {
+            let id = LLVMLookupIntrinsicID(name.as_ptr(), name.count_bytes());
+            let types = std::ptr::null_mut();
+            let function = LLVMGetIntrinsicDeclaration(self.module, id, types, 0);
+            let ty = LLVMIntrinsicGetType(self.context.raw(), id, types, 0);
+            let none = std::ptr::null_mut();
+            LLVMBuildCall2(self.builder.0, ty, function, none, 0, c"".as_ptr())
+        }
+    }
+
+    /// Ends the block that leaves a loop for the continuation `offered`, where the builder is.
+    ///
+    /// # Safety
+    /// As for [`ExitWriter::open`], an address that is not null, and the offset of the word that counts
+    /// it.
+    unsafe fn leave(&self, frame: &Frame<'m>, what: &Crossing, offered: LLVMValueRef, left: usize) {
         let (name, builder) = (c"".as_ptr(), self.builder.0);
         // SAFETY: by the caller's promise.
         unsafe {
             let word = LLVMInt32TypeInContext(self.context.raw());
-            LLVMPositionBuilderAtEnd(builder, leaving);
             let before = LLVMBuildLoad2(builder, word, self.word(left), name);
             LLVMSetAlignment(before, 4);
             let after = LLVMBuildAdd(builder, before, LLVMConstInt(word, 1, 0), name);

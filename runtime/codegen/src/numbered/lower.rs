@@ -228,7 +228,6 @@ impl Numbered {
         let wanted = Wanted {
             counters: counts.then_some(COUNTERS),
             leaves: how.leaves.then_some(LOOPS),
-            each_pass: how.each_pass,
             contract: how.contract,
         };
         let Plain { body, buffers } = plain;

@@ -107,10 +107,6 @@ fn integer_instructions() {
             &format!("inc {size} ptr {at}"),
         );
         check(
-            |asm| asm.unary(Unary::Dec, width, mem),
-            &format!("dec {size} ptr {at}"),
-        );
-        check(
             |asm| asm.shift_imm(Shift::Shl, width, mem, 1),
             &format!("shl {size} ptr {at}, 1"),
         );

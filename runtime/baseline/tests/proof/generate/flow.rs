@@ -219,6 +219,8 @@ impl Maker {
         self.draft.rest.counting.heads.push(Head {
             block,
             slot: 24 * nth,
+            // The time is another at each run.
+            when: None,
             count: 24 * nth + 8,
             left: 24 * nth + 12,
             arguments,

@@ -208,8 +208,6 @@ impl Maker {
             self.draft.rest.counting = Counting {
                 counters: Some(counters),
                 loops: Some(loops),
-                // The interpreter counts so.
-                each_pass: true,
                 ..Counting::default()
             };
         }

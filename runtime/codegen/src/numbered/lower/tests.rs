@@ -83,7 +83,6 @@ fn lower_damaged(bytes: &[u8]) -> (u32, u32) {
         let wanted = uruk_lower::Wanted {
             counters: Some("counters"),
             leaves: Some("loops"),
-            each_pass: false,
             contract: false,
         };
         let Plain { body, buffers } = &mut plain;
