@@ -7,7 +7,7 @@
 //! | word | writer | reader | ordering |
 //! |---|---|---|---|
 //! | slot | [`Offers::offer`], [`Offers::lead`]; [`Offers::close`], [`Offers::open`] and [`Offers::take_back`], under the lock | guest code, when the count reaches zero | release; the guest's plain load acquires on this processor: a thread that reads an address sees the code published there |
-//! | count | [`LoopWords::ask`] and [`LoopWords::ask_after`] make it negative; guest code raises it to zero, by a load and a store, and makes it -1 when it leaves | guest code at each pass; [`LoopWords::left_to_count`] | relaxed: two threads may lose increments of each other, and a guest's store may undo what was asked |
+//! | count | [`LoopWords::ask`] and [`LoopWords::ask_after`] make it negative; guest code raises it to zero, by a load and a store, and makes it -1 when it leaves | guest code at each pass; [`LoopWords::left_to_count`] | release, after the slot: a thread that sees the request sees the offer. Increments are relaxed: two threads may lose some of each other, and a guest's store may undo what was asked |
 //! | when | guest code, when the count reaches zero and the slot is null | [`LoopWords::ended_at`] | relaxed |
 //!
 //! # Invariants (`tests/loom/offers.rs` has the models)
@@ -99,7 +99,7 @@ impl LoopWords<'_> {
     pub fn ask_after(self, passes: u32) {
         let passes = passes.clamp(1, MOST).cast_signed();
         self.count
-            .store((-passes).cast_unsigned(), Ordering::Relaxed);
+            .store((-passes).cast_unsigned(), Ordering::Release);
     }
 
     /// Makes guest code count no more, and read no slot.

@@ -104,7 +104,7 @@ impl World {
     /// One pass of the loop's head; returns the offer that the loop is left for.
     fn pass(&self) -> Option<u64> {
         self.words.with(|_| ());
-        let load = || self.count.load(Ordering::Relaxed).cast_signed();
+        let load = || self.count.load(Ordering::Acquire).cast_signed();
         if load() >= 0 {
             return None;
         }
