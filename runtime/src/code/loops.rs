@@ -35,7 +35,7 @@ pub(crate) struct Loops {
     pub(crate) heads: Vec<Head>,
     memory: Arc<LoopWordMemory>,
     offers: Offers,
-    passes: Mutex<Passed>,
+    passes: Mutex<HeadPasses>,
     /// Values that live across the heads, once they were compared with another body's: they may be
     /// needed again when the module is gone.
     described: OnceLock<Vec<Described>>,
@@ -46,7 +46,7 @@ pub(crate) struct Loops {
 
 /// Passes of the heads.
 #[derive(Debug)]
-struct Passed {
+struct HeadPasses {
     measures: Vec<Measure>,
     /// All passes up to the last reading, about, by head.
     all: Vec<u64>,
@@ -187,7 +187,7 @@ impl Loops {
                 expected: AtomicU32::new(0),
             }),
             offers: Offers::new(heads.len()),
-            passes: Mutex::new(Passed {
+            passes: Mutex::new(HeadPasses {
                 measures: vec![Measure::begin(FIRST, cycles()); heads.len()],
                 all: vec![0; heads.len()],
             }),
@@ -318,7 +318,7 @@ impl Loops {
         self.expect(&passed);
     }
 
-    fn read(&self, passed: &mut Passed, place: usize) -> Reading {
+    fn read(&self, passed: &mut HeadPasses, place: usize) -> Reading {
         let words = self.words(place);
         let now = Words {
             left: words.left_to_count(),
@@ -329,11 +329,11 @@ impl Loops {
         reading
     }
 
-    fn ask_all(&self, passed: &mut Passed) {
+    fn ask_all(&self, passed: &mut HeadPasses) {
         for (measure, words) in passed.measures.iter_mut().zip(self.all_words()) {
             let asked = measure.ask(words.left_to_count(), cycles());
             match asked {
-                // What was asked on behalf of the offer may have been undone.
+                // The request of the offer may have been undone.
                 Some(_) if words.is_offered() => {
                     words.ask();
                     measure.asked(1, cycles());
@@ -345,7 +345,7 @@ impl Loops {
         }
     }
 
-    fn expect(&self, passed: &Passed) {
+    fn expect(&self, passed: &HeadPasses) {
         let expected = passed.measures.iter().map(Measure::expected);
         let expected = expected.fold(0, u32::wrapping_sub);
         self.memory.expected.store(expected, Ordering::Relaxed);

@@ -49,7 +49,7 @@ pub const TABLE: [Mutation; 18] = [
         ],
         "offers::what_is_taken_back_can_be_offered_again",
     ),
-    equivalent(
+    killed(
         "an offer asks before it is there",
         OFFERS,
         [
@@ -60,13 +60,16 @@ pub const TABLE: [Mutation; 18] = [
     words.put(stub);
     drop(state);",
         ],
-        "who looked too early takes the sign away, as any store of a count may: it is asked for \
-         again at the next look",
+        "offers::who_counts_finds_the_offer",
     ),
     killed(
         "asking asks nothing",
         OFFERS,
-        ["self.count.fetch_or(ASKED,", "self.count.fetch_or(0,"],
+        [
+            "pub fn ask(self) {
+        self.ask_after(1);",
+            "pub fn ask(self) {",
+        ],
         "offers::an_offer_is_not_lost_for_good",
     ),
     killed(
@@ -131,10 +134,13 @@ pub const TABLE: [Mutation; 18] = [
         "offers::a_loop_has_one_continuation",
     ),
     killed(
-        "a count that went back is passes",
+        "a request to count is stored relaxed",
         OFFERS,
-        ["match added < ASKED / 2 {", "match true {"],
-        "offers::lost_counts_are_no_passes",
+        [
+            ".store((-passes).cast_unsigned(), Ordering::Release)",
+            ".store((-passes).cast_unsigned(), Ordering::Relaxed)",
+        ],
+        "offers::who_counts_finds_the_offer",
     ),
     killed(
         "who is removed is opened again",

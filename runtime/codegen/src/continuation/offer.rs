@@ -221,30 +221,13 @@ impl<'a, 'm> ExitWriter<'a, 'm> {
         let name = c"".as_ptr();
         let builder = self.builder.0;
         let places = Heads::places(place, self.loops);
-        // SAFETY: all of one function. The new block takes the head's phis and the edges to it, so
-        // that each phi has the edges it had. The head has one edge from the new block and one from
-        // the OSR exit.
+        // SAFETY: all of one function. The head has one edge from the block that took its place, and
+        // one from each way back from the question.
         unsafe {
             let context = self.context.raw();
             let append = || LLVMAppendBasicBlockInContext(context, self.body.raw(), name);
-            let (counting, asking, leaving) = (append(), append(), append());
-            LLVMMoveBasicBlockBefore(counting, head);
-            for end in before.iter().filter_map(|it| it.terminator()) {
-                for index in 0..LLVMGetNumSuccessors(end.raw()) {
-                    if LLVMGetSuccessor(end.raw(), index) == head {
-                        LLVMSetSuccessor(end.raw(), index, counting);
-                    }
-                }
-            }
-            LLVMPositionBuilderAtEnd(builder, counting);
-            loop {
-                let first = LLVMGetFirstInstruction(head);
-                if LLVMGetInstructionOpcode(first) != LLVMOpcode::LLVMPHI {
-                    break;
-                }
-                LLVMInstructionRemoveFromParent(first);
-                LLVMInsertIntoBuilder(builder, first);
-            }
+            let counting = self.take_place(head, before);
+            let (asking, leaving) = (append(), append());
             let word = LLVMInt32TypeInContext(context);
             let number = |it: i64| LLVMConstInt(word, it as u64, 1);
             let old = LLVMBuildLoad2(builder, word, self.word(places.count), name);
@@ -284,6 +267,42 @@ impl<'a, 'm> ExitWriter<'a, 'm> {
             LLVMSetAlignment(asks, 4);
             self.leave(frame, what, offered, places.left);
             BlockRef::of(counting)
+        }
+    }
+
+    /// Makes a block that takes the place of a head, and leaves the builder at its end.
+    ///
+    /// # Safety
+    /// As for [`ExitWriter::open`].
+    unsafe fn take_place(
+        &self,
+        head: LLVMBasicBlockRef,
+        before: &[BlockRef<'m>],
+    ) -> LLVMBasicBlockRef {
+        let builder = self.builder.0;
+        // SAFETY: by the caller's promise. The new block takes the head's phis and the edges to it, so
+        // that each phi has the edges it had.
+        unsafe {
+            let context = self.context.raw();
+            let counting = LLVMAppendBasicBlockInContext(context, self.body.raw(), c"".as_ptr());
+            LLVMMoveBasicBlockBefore(counting, head);
+            for end in before.iter().filter_map(|it| it.terminator()) {
+                for index in 0..LLVMGetNumSuccessors(end.raw()) {
+                    if LLVMGetSuccessor(end.raw(), index) == head {
+                        LLVMSetSuccessor(end.raw(), index, counting);
+                    }
+                }
+            }
+            LLVMPositionBuilderAtEnd(builder, counting);
+            loop {
+                let first = LLVMGetFirstInstruction(head);
+                if LLVMGetInstructionOpcode(first) != LLVMOpcode::LLVMPHI {
+                    break;
+                }
+                LLVMInstructionRemoveFromParent(first);
+                LLVMInsertIntoBuilder(builder, first);
+            }
+            counting
         }
     }
 
