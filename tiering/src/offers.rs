@@ -7,7 +7,7 @@
 //! | word | writer | reader | ordering |
 //! |---|---|---|---|
 //! | slot | [`Offers::offer`], [`Offers::lead`]; [`Offers::close`], [`Offers::open`] and [`Offers::take_back`], under the lock | guest code, when the count reaches zero | release; the guest's plain load acquires on this processor: a thread that reads an address sees the code published there |
-//! | count | [`LoopWords::ask`] and [`LoopWords::ask_after`] make it negative; guest code raises it to zero, by a load and a store, and makes it -1 when it leaves | guest code at each pass; [`LoopWords::left_to_count`] | release, after the slot: a thread that sees the request sees the offer. Increments are relaxed: two threads may lose some of each other, and a guest's store may undo what was asked |
+//! | count | [`LoopWords::ask`] and [`LoopWords::ask_after`] make it negative; guest code raises it to zero, by a load and a store, and makes it -1 when it leaves | guest code at each pass; [`LoopWords::left_to_count`] | sequentially consistent, after the slot: a thread that sees the request sees the offer, and a request for other passes does not take it away unseen. Increments are relaxed: two threads may lose some of each other, and a guest's store may undo what was asked |
 //! | when | guest code, when the count reaches zero and the slot is null | [`LoopWords::ended_at`] | relaxed |
 //!
 //! # Invariants (`tests/loom/offers.rs` has the models)
@@ -16,9 +16,9 @@
 //!    ever. A thread that read a slot before may still be on its way there. So the continuation
 //!    stays callable until no frame of the version is left; only then [`Offers::end`] returns it.
 //! 2. An offer may be delayed, but is not lost: a thread that leaves asks for the next one to leave. If
-//!    a guest's store undoes what was asked, the count is zero or about to be: who made the offer
-//!    [asks again](LoopWords::ask).
-//! 3. Passes beyond those that were asked for are not counted: see [`Measure`].
+//!    a guest's store undoes what was asked, none or more than one pass is left to count: who made the
+//!    offer [asks again](LoopWords::ask).
+//! 3. Passes beyond those that were asked for are not counted: see [`Measure`](crate::passes::Measure).
 //! 4. A loop has one continuation of its own body at most, and none is noted after the end.
 //!    Continuations of bodies that replaced it live as long: a frame may be on its way to each of
 //!    them.
@@ -70,7 +70,8 @@ enum Stand {
 impl LoopWords<'_> {
     /// The passes that are left to count.
     pub fn left_to_count(self) -> u32 {
-        let count = self.count.load(Ordering::Relaxed).cast_signed();
+        // A request on behalf of an offer is seen with that.
+        let count = self.count.load(Ordering::Acquire).cast_signed();
         count.min(0).unsigned_abs()
     }
 
@@ -84,27 +85,19 @@ impl LoopWords<'_> {
         self.slot.load(Ordering::Relaxed) != 0
     }
 
-    /// Makes guest code read the slot at its next pass. A concurrent store of an older count may
-    /// undo it: call it again to be sure.
-    pub fn ask(self) {
-        self.ask_after(1);
+    /// Makes guest code read the slot at its next pass; returns the passes that were left to count. A
+    /// concurrent store of an older count may undo it: call it again to be sure.
+    pub fn ask(self) -> u32 {
+        self.ask_after(1)
     }
 
-    /// True if guest code counts, and will read the slot, unless a store of its count is in progress.
-    pub fn is_asked(self) -> bool {
-        self.left_to_count() != 0
-    }
-
-    /// Makes guest code count so many passes, at least one, and read the slot at the last.
-    pub fn ask_after(self, passes: u32) {
+    /// Makes guest code count so many passes, at least one, and read the slot at the last; returns the
+    /// passes that were left to count.
+    pub fn ask_after(self, passes: u32) -> u32 {
         let passes = passes.clamp(1, MOST).cast_signed();
-        self.count
-            .store((-passes).cast_unsigned(), Ordering::Release);
-    }
-
-    /// Makes guest code count no more, and read no slot.
-    pub fn end_counting(self) {
-        self.count.store(0, Ordering::Relaxed);
+        // An offer that is made meanwhile is seen behind it, or its own request comes later.
+        let before = self.count.swap((-passes).cast_unsigned(), Ordering::SeqCst);
+        before.cast_signed().min(0).unsigned_abs()
     }
 
     fn put(self, offered: u64) {
@@ -154,26 +147,22 @@ impl Offers {
         self.state.lock().failed.contains(&place)
     }
 
-    /// Offers the continuation at the address of a stub; false if offers are not allowed any more.
-    pub fn offer(&self, words: LoopWords<'_>, stub: u64) -> bool {
+    /// Offers the continuation at the address of a stub, and returns the passes that were left to count;
+    /// none if offers are not allowed any more.
+    pub fn offer(&self, words: LoopWords<'_>, stub: u64) -> Option<u32> {
         let state = self.state.lock();
-        if state.stand != Stand::Open {
-            return false;
-        }
-        give(state, words, stub);
-        true
+        (state.stand == Stand::Open).then(|| give(state, words, stub))
     }
 
-    /// Offers a continuation of the body that replaced the version's, at the address of a stub;
-    /// false, and no change, unless the loops are closed.
-    pub fn lead(&self, words: LoopWords<'_>, continuation: FunctionId, stub: u64) -> bool {
+    /// Offers a continuation of the body that replaced the version's, at the address of a stub, and
+    /// returns the passes that were left to count; none, and no change, unless the loops are closed.
+    pub fn lead(&self, words: LoopWords<'_>, continuation: FunctionId, stub: u64) -> Option<u32> {
         let mut state = self.state.lock();
         if state.stand != Stand::Closed {
-            return false;
+            return None;
         }
         state.leading.push(continuation);
-        give(state, words, stub);
-        true
+        Some(give(state, words, stub))
     }
 
     /// Withdraws the offers of the version's body at all loops, until it is opened again.
@@ -225,10 +214,10 @@ impl Offers {
     }
 }
 
-fn give(state: MutexGuard<'_, State>, words: LoopWords<'_>, stub: u64) {
+fn give(state: MutexGuard<'_, State>, words: LoopWords<'_>, stub: u64) -> u32 {
     words.put(stub);
     drop(state);
-    words.ask();
+    words.ask()
 }
 
 #[cfg(all(test, not(loom)))]
@@ -244,7 +233,7 @@ mod tests {
             when: &when,
             count: &count,
         };
-        assert_eq!((words.left_to_count(), words.is_asked()), (0, false));
+        assert_eq!(words.left_to_count(), 0);
         words.ask_after(3);
         let left = (0..4).map(|_| {
             let left = words.left_to_count();

@@ -10,6 +10,8 @@
 //! counted for the first time is asked again, and read a moment later: that measure holds for all the
 //! time since.
 //!
+//! Where heads may not note the time, they are asked for ever more passes, so that they count nearly all.
+//!
 //! The thread that reads may have taken the loop's processor. So it asks when it is about to sleep,
 //! and the passes that are asked for take longer than a change of threads.
 
@@ -22,6 +24,9 @@ const SECOND: u32 = 256;
 /// Largest number of passes that a head is asked to count, and the smallest later on.
 const MOST: u32 = 2048;
 const LEAST: u32 = 16;
+
+/// Largest number of passes that a head is asked to count where it does not note the time.
+const UNTIMED: u32 = 1 << 24;
 
 /// Cycles below which more passes are counted the next time, and above which fewer are: a change of
 /// threads takes some ten thousand, and a slow loop should not count for long.
@@ -53,7 +58,7 @@ pub struct Words {
 }
 
 /// The outcome of a reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reading {
     /// Passes since the last reading, about.
     pub passes: u64,
@@ -107,7 +112,8 @@ impl Measure {
         let counted = self.counted(words.left);
         let ended = words.left == 0 && self.asked != 0;
         // Another processor's cycle counter may be behind.
-        let until = match ended && words.ended_at > self.since {
+        let timed = words.ended_at > self.since;
+        let until = match ended && timed {
             true => words.ended_at.min(now),
             false => now,
         };
@@ -123,9 +129,10 @@ impl Measure {
         self.from = if first { until } else { now };
         if ended && !first {
             self.next = match took {
+                _ if !timed => (self.next * 4).min(UNTIMED),
                 ..SHORT => (self.next * 4).min(MOST),
-                LONG.. => (self.next / 4).max(LEAST),
-                _ => self.next,
+                LONG.. => (self.next / 4).clamp(LEAST, MOST),
+                _ => self.next.min(MOST),
             };
         }
         Reading {
@@ -283,6 +290,21 @@ mod tests {
             it.until(it.now + 1_000_000);
             assert_eq!(it.read(&mut measure), 0);
         }
+    }
+
+    /// Heads that do not note the time count a good part of the passes after some readings.
+    #[test]
+    fn without_the_time_passes_are_counted() {
+        let mut measure = Measure::begin(FIRST, 0);
+        let (mut left, mut told) = (FIRST, 0);
+        for reading in 1..=40 {
+            let now = reading * 1_000_000;
+            left = left.saturating_sub(100_000);
+            let passes = measure.read(Words { left, ended_at: 0 }, now).passes;
+            told += if reading > 20 { passes } else { 0 };
+            left = measure.ask(left, now).unwrap_or(left);
+        }
+        assert!((1_900_000..=2_000_000).contains(&told), "{told}");
     }
 
     #[test]

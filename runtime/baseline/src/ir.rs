@@ -290,8 +290,8 @@ pub struct Counting {
 /// A loop whose head counts passes when it is asked to, and has an OSR exit to a continuation.
 ///
 /// After its phis the head reads the `i32` at `count`. If that is negative, it adds one to it. If the
-/// sum is zero, it reads the word at `slot`. If that is null, it writes the processor's cycle counter to
-/// the `u64` at `when`, and continues. Else it sets the count to -1, adds one to the `i32` at `left`,
+/// sum is zero, it reads the word at `slot`. If that is null, it notes the time, where that is wanted, and
+/// continues. Else it sets the count to -1, adds one to the `i32` at `left`,
 /// calls the address in the word with `arguments`, and returns the result of that call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
@@ -299,8 +299,8 @@ pub struct Head {
     pub block: Block,
     /// Offset of the pointer from [`Counting::loops`].
     pub slot: u32,
-    /// Offset of the time of the last pass that was counted; none if it is not noted.
-    pub when: Option<u32>,
+    /// The time of the last pass that was counted, if it is noted.
+    pub time: Option<Time>,
     /// Offset of the count.
     pub count: u32,
     /// Offset of the `i32` that counts OSR exits.
@@ -313,6 +313,15 @@ pub struct Head {
     /// Values stored to memory of the frame whose address is an argument: by rising argument, whose
     /// own operand is ignored.
     pub stored: Vec<Stored>,
+}
+
+/// The words for the time of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Time {
+    /// Offset of the `u64` to which the processor's cycle counter is written.
+    pub when: u32,
+    /// Offset of an `i32`: if it is zero, the cycle counter is not read.
+    pub timed: u32,
 }
 
 /// A scalar of a value that crosses at a head in memory.

@@ -42,12 +42,14 @@ pub struct Places {
     pub count: usize,
     /// The number of OSR exits, 4 bytes.
     pub left: usize,
+    /// Not zero if the time may be noted in `when`, 4 bytes; the same word for all loops.
+    pub timed: usize,
 }
 
 impl Heads {
     /// Bytes of the words of `loops` loops.
     pub const fn bytes(loops: usize) -> usize {
-        loops * 24
+        loops * 24 + 8
     }
 
     /// Offsets of the words of loop `number`, from 0, among those of `of` loops.
@@ -58,6 +60,7 @@ impl Heads {
             when: of * 8 + number * 8,
             count,
             left: count + of * 4,
+            timed: of * 24,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Decides which loops can be left, and lists the values that cross at their heads.
 
 use uruk_baseline::ir::{
-    Argument, Block, Head, Operand, Passing, Reach, Stored, Symbol, SymbolData, Type,
+    Argument, Block, Head, Operand, Passing, Reach, Stored, Symbol, SymbolData, Time, Type,
 };
 use uruk_bitcode::ir::{Op, ValueId};
 use uruk_leaving::{Heads, Kind, Places, Shape as LoopShape, Variable, decide};
@@ -78,13 +78,17 @@ impl Reading<'_> {
                 when,
                 count,
                 left,
+                timed,
             } = Heads::places(place, all);
             // The search for loops starts at the entry.
             self.block = self.flow.places[own.block as usize];
             let mut head = Head {
                 block: Block(self.block),
                 slot: slot as u32,
-                when: Some(when as u32),
+                time: Some(Time {
+                    when: when as u32,
+                    timed: timed as u32,
+                }),
                 count: count as u32,
                 left: left as u32,
                 arguments: Vec::with_capacity(what.variables.len()),

@@ -52,6 +52,15 @@ struct HeadPasses {
     all: Vec<u64>,
 }
 
+impl HeadPasses {
+    /// A head was asked for other passes while so many were left to count.
+    fn overwrite(&mut self, place: usize, left: u32, asked: u32) {
+        let measure = &mut self.measures[place];
+        self.all[place] += u64::from(measure.counted(left));
+        measure.asked(asked, cycles());
+    }
+}
+
 /// The processor's cycle counter, which guest code reads, too.
 fn cycles() -> u64 {
     // SAFETY: every x86-64 processor has it.
@@ -195,7 +204,10 @@ impl Loops {
             ended: Arc::clone(ended),
             gone: Arc::clone(gone),
         });
-        loops.all_words().for_each(|words| words.ask_after(FIRST));
+        loops.all_words().for_each(|words| {
+            words.ask_after(FIRST);
+        });
+        loops.note_times(confine::may_read_cycles());
         loops.expect(&loops.passes.lock());
         Ok(loops)
     }
@@ -306,16 +318,10 @@ impl Loops {
         self.expect(&passed);
     }
 
-    /// Makes the heads count no more: they would read the processor's cycle counter. Offers stay.
-    pub(crate) fn end_counting(&self) {
-        let mut passed = self.passes.lock();
-        for (measure, words) in passed.measures.iter_mut().zip(self.all_words()) {
-            if !words.is_offered() {
-                words.end_counting();
-                measure.asked(0, 0);
-            }
-        }
-        self.expect(&passed);
+    /// Whether heads note the time when they have counted, by the processor's cycle counter.
+    pub(crate) fn note_times(&self, wanted: bool) {
+        let timed = Heads::places(0, self.heads.len()).timed;
+        self.at(timed).store(u32::from(wanted), Ordering::Relaxed);
     }
 
     fn read(&self, passed: &mut HeadPasses, place: usize) -> Reading {
@@ -324,23 +330,25 @@ impl Loops {
             left: words.left_to_count(),
             ended_at: words.ended_at(),
         };
+        // The offer asked for one pass: who made it notes those that were counted before.
+        if words.is_offered() {
+            return Reading::default();
+        }
         let reading = passed.measures[place].read(now, cycles());
         passed.all[place] += reading.passes;
         reading
     }
 
     fn ask_all(&self, passed: &mut HeadPasses) {
-        for (measure, words) in passed.measures.iter_mut().zip(self.all_words()) {
-            let asked = measure.ask(words.left_to_count(), cycles());
-            match asked {
-                // The request of the offer may have been undone.
-                Some(_) if words.is_offered() => {
-                    words.ask();
-                    measure.asked(1, cycles());
-                }
-                Some(_) if !confine::may_read_cycles() => measure.asked(0, 0),
-                Some(passes) => words.ask_after(passes),
-                None => {}
+        for (place, words) in self.all_words().enumerate() {
+            let left = words.left_to_count();
+            if let Some(passes) = passed.measures[place].ask(left, cycles()) {
+                words.ask_after(passes);
+            }
+            // An offer is to be read at the next pass; its request may have been undone.
+            if words.is_offered() && words.left_to_count() != 1 {
+                let left = words.ask();
+                passed.overwrite(place, left, 1);
             }
         }
     }
@@ -349,11 +357,6 @@ impl Loops {
         let expected = passed.measures.iter().map(Measure::expected);
         let expected = expected.fold(0, u32::wrapping_sub);
         self.memory.expected.store(expected, Ordering::Relaxed);
-    }
-
-    /// Notes that a head was asked to count so many passes.
-    fn note_asked(&self, place: usize, passes: u32) {
-        self.passes.lock().measures[place].asked(passes, cycles());
     }
 
     /// The continuation of a loop, if one was made.
@@ -378,22 +381,18 @@ impl Loops {
     /// Offers a continuation at the head of a loop; false if nothing is offered any more.
     pub(crate) fn offer(&self, place: usize, stub: StubAddress) -> bool {
         let words = self.words(place);
-        let offered = self.offers.offer(words, stub.0);
-        if offered {
-            self.insist(place);
-        }
-        offered
+        let asked = self.offers.offer(words, stub.0);
+        self.insist(place, asked);
+        asked.is_some()
     }
 
     /// Offers a continuation of the replacing body at the head of a loop; false if the version was
     /// not replaced, or its offers have ended.
     pub(crate) fn lead(&self, place: usize, continuation: FunctionId, stub: StubAddress) -> bool {
         let words = self.words(place);
-        let offered = self.offers.lead(words, continuation, stub.0);
-        if offered {
-            self.insist(place);
-        }
-        offered
+        let asked = self.offers.lead(words, continuation, stub.0);
+        self.insist(place, asked);
+        asked.is_some()
     }
 
     /// True if something is offered at the head of a loop.
@@ -408,24 +407,29 @@ impl Loops {
 
     /// Makes guest code read the slot after so many passes.
     pub(crate) fn ask_after(&self, place: usize, passes: u32) {
-        self.words(place).ask_after(passes);
-        self.note_asked(place, passes);
+        let left = self.words(place).ask_after(passes);
+        self.passes.lock().overwrite(place, left, passes);
     }
 
-    /// Asks at the head of a loop until guest code is sure to read the slot.
-    fn insist(&self, place: usize) {
+    /// Asks at the head of a loop until guest code is sure to read the slot. `asked`: an offer was made
+    /// while so many passes were left to count.
+    fn insist(&self, place: usize, asked: Option<u32>) {
+        let Some(mut left) = asked else {
+            return;
+        };
         let words = self.words(place);
         for _ in 0..TRIES {
+            self.passes.lock().overwrite(place, left, 1);
             let asked = Instant::now();
             while asked.elapsed() < STORED {
                 std::hint::spin_loop();
             }
-            if words.is_asked() {
-                break;
+            if words.left_to_count() == 1 {
+                return;
             }
-            words.ask();
+            left = words.ask();
         }
-        self.note_asked(place, 1);
+        self.passes.lock().overwrite(place, left, 1);
     }
 
     /// Ends offers of the version's body.

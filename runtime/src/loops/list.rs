@@ -99,6 +99,7 @@ impl List {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
     use std::time::Duration;
 
     use crate::fork::gate;
@@ -138,5 +139,58 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A loop is left for better code in a process that may not read the cycle counter.
+    #[test]
+    fn loops_are_left_without_the_cycle_counter() {
+        let test = "loops_are_left_without_the_cycle_counter";
+        if !uruk_testing::in_own_process(module_path!(), test) {
+            return;
+        }
+        // A pass takes a thousand cycles or so; it ends when the cell is not zero.
+        let text = |n: i64| {
+            format!(
+                "define i64 @spin(ptr %cell) {{
+                entry:
+                  br label %loop
+                loop:
+                  %x = phi i64 [ 1, %entry ], [ %y, %loop ]
+                  %d = or i64 %x, 3
+                  %q = udiv i64 -1, %d
+                  %y = add i64 %q, {n}
+                  %last = getelementptr i64, ptr %cell, i64 1
+                  store atomic i64 {n}, ptr %last monotonic, align 8
+                  %stop = load atomic i64, ptr %cell monotonic, align 8
+                  %over = icmp ne i64 %stop, 0
+                  br i1 %over, label %done, label %loop
+                done:
+                  ret i64 {n}
+                }}"
+            )
+        };
+        crate::fork::confine::end_cycles();
+        let jit = Jit::new().expect("a session");
+        jit.add_ir("spin", &text(1)).expect("added");
+        let cells: [AtomicI64; 2] = Default::default();
+        // SAFETY: it has this type.
+        let spin = unsafe { jit.function::<extern "C" fn(*const AtomicI64) -> i64>("spin") };
+        let spin = spin.expect("a function");
+        let left = || jit.stats().continuations.left;
+        std::thread::scope(|scope| {
+            let cells = &cells;
+            let looping = scope.spawn(move || spin.call(cells.as_ptr()));
+            let wait = |done: &dyn Fn() -> bool| {
+                let start = std::time::Instant::now();
+                while !done() && start.elapsed() < Duration::from_secs(120) {
+                    std::thread::yield_now();
+                }
+                assert!(done());
+            };
+            wait(&|| cells[1].load(Ordering::Relaxed) == 1);
+            wait(&|| left() != 0);
+            cells[0].store(1, Ordering::Relaxed);
+            assert_eq!(looping.join().expect("it ends"), 1);
+        });
     }
 }

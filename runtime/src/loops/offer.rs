@@ -53,7 +53,7 @@ impl Continuations {
         let watched = WatchedLoops::new(&loops, compiled, self.events.now());
         self.watched().push(&loops, watched);
         if !confine::may_read_cycles() {
-            loops.end_counting();
+            loops.note_times(false);
         }
         Ok(Some(loops))
     }

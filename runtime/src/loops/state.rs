@@ -110,10 +110,10 @@ impl Continuations {
         self.stuck().remove(&function.index());
     }
 
-    /// Makes heads count no more, so that they do not read the processor's cycle counter.
-    pub(crate) fn end_counting(&self) {
+    /// Makes heads note no time any more, for which they would read the processor's cycle counter.
+    pub(crate) fn end_times(&self) {
         let all = self.watched().all();
-        all.iter().for_each(|loops| loops.end_counting());
+        all.iter().for_each(|loops| loops.note_times(false));
     }
 
     /// Functions of which no loop can be left.

@@ -226,7 +226,7 @@ impl ForkMember for Session {
 
     fn end_cycles(&self) {
         let _pass = gate::enter();
-        self.continuations.end_counting();
+        self.continuations.end_times();
     }
 
     fn end_threads(&self) {

@@ -429,3 +429,64 @@ fn names_for_debuggers_are_names() {
     assert!(why.contains("needs `total` (alloca"), "{why}");
     assert_eq!(spinning.end().0, 5 | 256);
 }
+
+/// Calls of [`turn`]; how many may return; the body of the last call; whether the loop ends.
+static TURNS: AtomicI64 = AtomicI64::new(0);
+static TICKETS: AtomicI64 = AtomicI64::new(0);
+static LAST: AtomicI64 = AtomicI64::new(-1);
+static OVER: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn turn(body: i64) -> i64 {
+    LAST.store(body, Ordering::Relaxed);
+    let own = TURNS.fetch_add(1, Ordering::Release);
+    wait(|| TICKETS.load(Ordering::Acquire) > own);
+    i64::from(OVER.load(Ordering::Relaxed))
+}
+
+/// A loop that comes round twice between replacements, or not at all, goes on in the last body.
+#[test]
+fn a_slow_loop_goes_on_in_the_last_of_several_bodies() {
+    let text = |n: usize| {
+        format!(
+            "declare i64 @turn(i64)
+             define i64 @slow() {{
+             entry: br label %loop
+             loop:
+               %over = call i64 @turn(i64 {n})
+               %again = icmp eq i64 %over, 0
+               br i1 %again, label %loop, label %done
+             done: ret i64 {n}
+             }}"
+        )
+    };
+    let jit = Jit::builder()
+        .tiers(Tiers::Auto)
+        .build()
+        .expect("a session");
+    // SAFETY: the function has the type it is declared with.
+    unsafe { jit.main().define_address("turn", turn as *const ()) }.expect("a name");
+    jit.pause_tiers();
+    jit.add_ir("slow", &text(0)).expect("added");
+    // SAFETY: it has this type.
+    let slow = unsafe { jit.function::<extern "C" fn() -> i64>("slow") }.expect("a function");
+    std::thread::scope(|scope| {
+        let looping = scope.spawn(move || slow.call());
+        let mut body = 0;
+        for round in 0..40 {
+            let turns = TURNS.load(Ordering::Acquire) + 2;
+            TICKETS.fetch_add(2, Ordering::Release);
+            wait(|| TURNS.load(Ordering::Acquire) >= turns);
+            assert_eq!(LAST.load(Ordering::Relaxed), body, "{round}");
+            for _ in 0..round % 4 {
+                body += 1;
+                replace(&jit, &text(body as usize));
+            }
+        }
+        OVER.store(true, Ordering::Relaxed);
+        TICKETS.store(i64::MAX, Ordering::Release);
+        assert_eq!(
+            looping.join().expect("it ends"),
+            LAST.load(Ordering::Relaxed)
+        );
+    });
+}

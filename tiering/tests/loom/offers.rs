@@ -98,7 +98,7 @@ impl World {
         }
         self.code[FIRST as usize].with_mut(|_| ());
         self.target.store(FIRST, Ordering::Release);
-        self.offers.offer(self.words(), STUB)
+        self.offers.offer(self.words(), STUB).is_some()
     }
 
     /// One pass of the loop's head; returns the offer that the loop is left for.
@@ -232,16 +232,16 @@ fn an_offer_under_way_is_not_made_to_what_was_closed() {
         let world = World::new();
         let maker = spawn(&world, |w| {
             w.offers.note(0, CONTINUATION);
-            w.offers.offer(w.words(), STUB)
+            w.offers.offer(w.words(), STUB).is_some()
         });
         world.offers.close([world.words()]);
         // Threads that come from here on find no offer.
         assert_eq!(world.slot.load(Ordering::Acquire), 0);
         maker.join().unwrap();
         assert_eq!(world.slot.load(Ordering::Acquire), 0);
-        assert!(!world.offers.offer(world.words(), STUB));
+        assert!(world.offers.offer(world.words(), STUB).is_none());
         world.offers.open([world.words()]);
-        assert!(world.offers.offer(world.words(), STUB));
+        assert!(world.offers.offer(world.words(), STUB).is_some());
         assert_eq!(world.pass(), Some(STUB));
     });
 }
@@ -257,7 +257,12 @@ fn who_is_led_to_the_new_body_finds_it() {
         let guest = spawn(&world, |w| w.call(0, 2));
         world.code[FIRST as usize].with_mut(|_| ());
         world.target.store(FIRST, Ordering::Release);
-        assert!(world.offers.lead(world.words(), CONTINUATION, STUB));
+        assert!(
+            world
+                .offers
+                .lead(world.words(), CONTINUATION, STUB)
+                .is_some()
+        );
         assert!(world.offers.is_closed());
         world.replace_and_free();
         guest.join().unwrap();
@@ -272,7 +277,9 @@ fn nobody_is_led_to_what_is_rolled_back() {
         model(move || {
             let world = World::new();
             world.offers.close([world.words()]);
-            let leader = spawn(&world, |w| w.offers.lead(w.words(), CONTINUATION, STUB));
+            let leader = spawn(&world, |w| {
+                w.offers.lead(w.words(), CONTINUATION, STUB).is_some()
+            });
             match removed {
                 true => world.offers.give_up([world.words()]),
                 false => world.offers.open([world.words()]),
@@ -282,7 +289,7 @@ fn nobody_is_led_to_what_is_rolled_back() {
             assert_eq!(world.offers.is_closed(), removed);
             // After giving up, no offer is possible.
             world.offers.open([world.words()]);
-            assert_eq!(world.offers.offer(world.words(), STUB), !removed);
+            assert_eq!(world.offers.offer(world.words(), STUB).is_some(), !removed);
             assert_eq!(world.offers.end(), vec![CONTINUATION; usize::from(led)]);
         });
     }
@@ -343,8 +350,8 @@ fn what_is_taken_back_can_be_offered_again() {
         assert!(!world.words().is_offered());
         assert_eq!(world.pass(), None);
         // It was asked with the offer only.
-        assert!(!world.words().is_asked());
-        assert!(world.offers.offer(world.words(), STUB));
+        assert_eq!(world.words().left_to_count(), 0);
+        assert!(world.offers.offer(world.words(), STUB).is_some());
         assert_eq!(world.pass(), Some(STUB));
     });
 }
@@ -378,9 +385,29 @@ fn who_counts_finds_the_offer() {
         if guest.join().unwrap() == Call::Stayed {
             // The first pass may have undone the request, but it left one to count then, or the request
             // is there.
-            assert!(world.words().is_asked());
+            assert_ne!(world.words().left_to_count(), 0);
             assert_eq!(world.call(1, 1), Call::Left);
         }
+    });
+}
+
+/// While an offer is made, the thread that measures asks for more passes: the offer is asked for in the
+/// end.
+#[test]
+fn a_measure_does_not_take_an_offer_away() {
+    model(|| {
+        let world = World::new();
+        let measures = spawn(&world, |w| {
+            if w.words().left_to_count() == 0 {
+                w.words().ask_after(3);
+            }
+            if w.words().is_offered() && w.words().left_to_count() != 1 {
+                w.words().ask();
+            }
+        });
+        assert!(world.make_and_offer());
+        measures.join().unwrap();
+        assert_eq!(world.call(0, 1), Call::Left);
     });
 }
 

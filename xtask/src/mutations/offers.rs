@@ -4,7 +4,17 @@ use super::{Mutation, equivalent, killed};
 
 const OFFERS: &str = "tiering/src/offers.rs";
 
-pub const TABLE: [Mutation; 18] = [
+pub const TABLE: [Mutation; 19] = [
+    equivalent(
+        "passes that are left are read relaxed",
+        OFFERS,
+        [
+            "self.count.load(Ordering::Acquire)",
+            "self.count.load(Ordering::Relaxed)",
+        ],
+        "a measure that does not see the offer of a request takes passes for new ones that who made \
+         the offer counts, too: it is some too many, once",
+    ),
     killed(
         "an offer is stored relaxed",
         OFFERS,
@@ -20,10 +30,10 @@ pub const TABLE: [Mutation; 18] = [
         [
             "    words.put(stub);
     drop(state);
-    words.ask();",
+    words.ask()",
             "    drop(state);
     words.put(stub);
-    words.ask();",
+    words.ask()",
         ],
         "offers::an_offer_under_way_is_not_made_to_what_was_closed",
     ),
@@ -31,11 +41,8 @@ pub const TABLE: [Mutation; 18] = [
         "an offer is made to what was closed",
         OFFERS,
         [
-            "        if state.stand != Stand::Open {
-            return false;
-        }
-",
-            "",
+            "(state.stand == Stand::Open).then(|| give(state, words, stub))",
+            "Some(give(state, words, stub))",
         ],
         "offers::an_offer_under_way_is_not_made_to_what_was_closed",
     ),
@@ -44,8 +51,9 @@ pub const TABLE: [Mutation; 18] = [
         OFFERS,
         [
             "    drop(state);
-    words.ask();",
-            "    drop(state);",
+    words.ask()",
+            "    drop(state);
+    words.left_to_count()",
         ],
         "offers::what_is_taken_back_can_be_offered_again",
     ),
@@ -55,10 +63,11 @@ pub const TABLE: [Mutation; 18] = [
         [
             "    words.put(stub);
     drop(state);
-    words.ask();",
-            "    words.ask();
+    words.ask()",
+            "    let left = words.ask();
     words.put(stub);
-    drop(state);",
+    drop(state);
+    left",
         ],
         "offers::who_counts_finds_the_offer",
     ),
@@ -66,9 +75,8 @@ pub const TABLE: [Mutation; 18] = [
         "asking asks nothing",
         OFFERS,
         [
-            "pub fn ask(self) {
-        self.ask_after(1);",
-            "pub fn ask(self) {",
+            "        self.ask_after(1)\n",
+            "        self.left_to_count()\n",
         ],
         "offers::an_offer_is_not_lost_for_good",
     ),
@@ -137,8 +145,8 @@ pub const TABLE: [Mutation; 18] = [
         "a request to count is stored relaxed",
         OFFERS,
         [
-            ".store((-passes).cast_unsigned(), Ordering::Release)",
-            ".store((-passes).cast_unsigned(), Ordering::Relaxed)",
+            ".swap((-passes).cast_unsigned(), Ordering::SeqCst)",
+            ".swap((-passes).cast_unsigned(), Ordering::Relaxed)",
         ],
         "offers::who_counts_finds_the_offer",
     ),
@@ -164,7 +172,7 @@ pub const TABLE: [Mutation; 18] = [
         OFFERS,
         [
             "        if state.stand != Stand::Closed {
-            return false;
+            return None;
         }
 ",
             "",

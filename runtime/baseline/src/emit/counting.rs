@@ -16,6 +16,7 @@
 //!        jne back
 //!        mov rax, [loops + slot]            ; read once: another thread writes it
 //!        test rax, rax; jne leave
+//!        cmp dword [loops + timed], 0; je back
 //!        rdtsc; mov [loops + when], eax; mov [loops + when + 4], edx
 //!        jmp back
 //! leave: mov [spare], rax
@@ -97,11 +98,14 @@ impl Emitter<'_> {
             self.asm.test(Width::W64, Gpr::RAX, Gpr::RAX);
             let leave = self.asm.new_label();
             self.asm.jump_if(Condition::NotEqual, leave);
-            if let Some(when) = head.when {
+            if let Some(time) = head.time {
+                let timed = self.address(word(time.timed), Gpr::RAX);
+                self.asm.alu_imm(Alu::Cmp, Width::W32, timed, 0);
+                self.asm.jump_if(Condition::Equal, exit.back);
                 self.asm.rdtsc();
                 for (half, register) in [(0, Gpr::RAX), (4, Gpr::RDX)] {
                     // The other half is in neither of the two.
-                    let when = self.address(word(when + half), Gpr::RCX);
+                    let when = self.address(word(time.when + half), Gpr::RCX);
                     self.asm.store(Width::W32, when, register);
                 }
             }

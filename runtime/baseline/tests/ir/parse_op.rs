@@ -416,7 +416,7 @@ impl LineReader<'_> {
             block,
             slot,
             // The text has no place for it: it is another at each run.
-            when: None,
+            time: None,
             count,
             left,
             arguments,

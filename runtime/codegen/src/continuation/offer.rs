@@ -8,7 +8,8 @@
 //!                             asked: loops.count[k] += 1
 //!                                    if it is not zero: head
 //!                                    f = loops.slot[k]; if it is not null: leave
-//!                                    loops.when[k] = the cycle counter; head
+//!                                    if loops.timed: loops.when[k] = the cycle counter
+//!                                    head
 //!                             leave: loops.count[k] = -1; loops.left[k] += 1
 //!                                    return f(what lives across)
 //! ```
@@ -31,7 +32,7 @@ use inkwell::llvm_sys::core::{
 use inkwell::llvm_sys::prelude::{LLVMBasicBlockRef, LLVMModuleRef, LLVMTypeRef, LLVMValueRef};
 use inkwell::llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTypeKind, LLVMVisibility};
 
-pub(crate) use uruk_leaving::Heads;
+pub(crate) use uruk_leaving::{Heads, Places};
 
 use super::anatomy::{DescribedBody, LlvmBody};
 use super::frame::{Crossing, Frame, Kind};
@@ -254,13 +255,11 @@ impl<'a, 'm> ExitWriter<'a, 'm> {
             // Read once: another thread writes it.
             LLVMSetVolatile(offered, 1);
             let none = LLVMBuildIsNull(builder, offered, name);
-            let timing = append();
-            LLVMBuildCondBr(builder, none, timing, leaving);
+            let staying = append();
+            LLVMBuildCondBr(builder, none, staying, leaving);
 
-            LLVMPositionBuilderAtEnd(builder, timing);
-            let cycles = self.cycles();
-            LLVMSetAlignment(LLVMBuildStore(builder, cycles, self.word(places.when)), 8);
-            LLVMBuildBr(builder, head);
+            LLVMPositionBuilderAtEnd(builder, staying);
+            self.note_time(head, places);
 
             LLVMPositionBuilderAtEnd(builder, leaving);
             let asks = LLVMBuildStore(builder, number(-1), self.word(places.count));
@@ -303,6 +302,29 @@ impl<'a, 'm> ExitWriter<'a, 'm> {
                 LLVMInsertIntoBuilder(builder, first);
             }
             counting
+        }
+    }
+
+    /// Notes the time if that is wanted, where the builder is, and goes on at the head.
+    ///
+    /// # Safety
+    /// The builder is at the end of a block of the body of this head.
+    unsafe fn note_time(&self, head: LLVMBasicBlockRef, places: Places) {
+        let (name, builder) = (c"".as_ptr(), self.builder.0);
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let context = self.context.raw();
+            let word = LLVMInt32TypeInContext(context);
+            let timed = LLVMBuildLoad2(builder, word, self.word(places.timed), name);
+            LLVMSetAlignment(timed, 4);
+            let unequal = LLVMIntPredicate::LLVMIntNE;
+            let timed = LLVMBuildICmp(builder, unequal, timed, LLVMConstInt(word, 0, 0), name);
+            let timing = LLVMAppendBasicBlockInContext(context, self.body.raw(), name);
+            LLVMBuildCondBr(builder, timed, timing, head);
+            LLVMPositionBuilderAtEnd(builder, timing);
+            let cycles = self.cycles();
+            LLVMSetAlignment(LLVMBuildStore(builder, cycles, self.word(places.when)), 8);
+            LLVMBuildBr(builder, head);
         }
     }
 

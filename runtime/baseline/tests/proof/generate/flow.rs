@@ -220,7 +220,7 @@ impl Maker {
             block,
             slot: 24 * nth,
             // The time is another at each run.
-            when: None,
+            time: None,
             count: 24 * nth + 8,
             left: 24 * nth + 12,
             arguments,
