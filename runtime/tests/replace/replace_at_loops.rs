@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use crate::spinning::{PATIENCE, Spinning, function, left, look, wait};
-use uruk::{Jit, LoopStays, OldLoop, ReclaimKind, Replaced, Replacement, Tiers};
+use uruk::{Jit, LoopStays, OldLoop, PolicyConfig, ReclaimKind, Replaced, Replacement, Tiers};
 
 /// Adds `100^n` for body `n` at every pass of the inner loop, and counts it. What lives across
 /// the heads is a phi, a scalar, an array whose address leaves, one whose address does not, and
