@@ -3,7 +3,7 @@
 
 use super::{Mutation, killed};
 
-pub const TABLE: [Mutation; 11] = [
+pub const TABLE: [Mutation; 12] = [
     killed(
         "658b1367: a waiting set ignores new dependents",
         "runtime/src/replace/quiet.rs",
@@ -80,5 +80,14 @@ pub const TABLE: [Mutation; 11] = [
         "runtime/src/replace/staging.rs",
         ["if !stubs.is_empty() {", "if false {"],
         "-p uruk --test replace replace_added",
+    ),
+    killed(
+        "361d0374: an offer forgets the passes that were counted",
+        "runtime/src/code/loops.rs",
+        [
+            "u64::from(measure.counted(left));\n        measure",
+            "u64::from(measure.counted(left)) * 0;\n        measure",
+        ],
+        "-p uruk --test replace a_slow_loop",
     ),
 ];
