@@ -459,10 +459,11 @@ fn a_slow_loop_goes_on_in_the_last_of_several_bodies() {
              }}"
         )
     };
-    let jit = Jit::builder()
-        .tiers(Tiers::Auto)
-        .build()
-        .expect("a session");
+    // No thread reads the counts of passes meanwhile.
+    let mut policy = PolicyConfig::default();
+    policy.set("poll_min", "60s").expect("a setting");
+    policy.set("poll_max", "60s").expect("a setting");
+    let jit = Jit::builder().policy(policy).build().expect("a session");
     // SAFETY: the function has the type it is declared with.
     unsafe { jit.main().define_address("turn", turn as *const ()) }.expect("a name");
     jit.pause_tiers();
