@@ -32,9 +32,9 @@ use crate::transform::Transform;
 pub const COUNTERS: &str = "uruk.counters";
 
 /// Name of the words of a version's loops. Each counted loop has a pointer to a continuation, null
-/// until one is offered. Its first `i32` is incremented at every pass of the head, its second when
-/// the loop is left. [`Heads::places`] gives their offsets. When the first `i32` is below zero, the
-/// code checks the pointer.
+/// until one is offered, the time of the last pass that was counted, and two `i32`: passes that are left
+/// to count, below zero, and how often the loop was left. [`Heads::places`] gives their offsets. When the
+/// first `i32` has risen to zero, the code checks the pointer.
 pub const LOOPS: &str = "uruk.loops";
 
 /// The counters of a version.

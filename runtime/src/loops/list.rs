@@ -144,34 +144,30 @@ mod tests {
     /// A loop is left for better code in a process that may not read the cycle counter.
     #[test]
     fn loops_are_left_without_the_cycle_counter() {
+        // It ends when the first cell is not zero.
+        const SPIN: &str = "define i64 @spin(ptr %cell) {
+            entry:
+              br label %loop
+            loop:
+              %x = phi i64 [ 1, %entry ], [ %y, %loop ]
+              %d = or i64 %x, 3
+              %q = udiv i64 -1, %d
+              %y = add i64 %q, 1
+              %last = getelementptr i64, ptr %cell, i64 1
+              store atomic i64 1, ptr %last monotonic, align 8
+              %stop = load atomic i64, ptr %cell monotonic, align 8
+              %over = icmp ne i64 %stop, 0
+              br i1 %over, label %done, label %loop
+            done:
+              ret i64 1
+            }";
         let test = "loops_are_left_without_the_cycle_counter";
         if !uruk_testing::in_own_process(module_path!(), test) {
             return;
         }
-        // A pass takes a thousand cycles or so; it ends when the cell is not zero.
-        let text = |n: i64| {
-            format!(
-                "define i64 @spin(ptr %cell) {{
-                entry:
-                  br label %loop
-                loop:
-                  %x = phi i64 [ 1, %entry ], [ %y, %loop ]
-                  %d = or i64 %x, 3
-                  %q = udiv i64 -1, %d
-                  %y = add i64 %q, {n}
-                  %last = getelementptr i64, ptr %cell, i64 1
-                  store atomic i64 {n}, ptr %last monotonic, align 8
-                  %stop = load atomic i64, ptr %cell monotonic, align 8
-                  %over = icmp ne i64 %stop, 0
-                  br i1 %over, label %done, label %loop
-                done:
-                  ret i64 {n}
-                }}"
-            )
-        };
         crate::fork::confine::end_cycles();
         let jit = Jit::new().expect("a session");
-        jit.add_ir("spin", &text(1)).expect("added");
+        jit.add_ir("spin", SPIN).expect("added");
         let cells: [AtomicI64; 2] = Default::default();
         // SAFETY: it has this type.
         let spin = unsafe { jit.function::<extern "C" fn(*const AtomicI64) -> i64>("spin") };
