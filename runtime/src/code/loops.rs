@@ -124,7 +124,7 @@ impl Passes {
         self.sum() != self.memory.expected.load(Ordering::Relaxed)
     }
 
-    /// The version is gone: there are no more changes.
+    /// Takes the counts as they are for expected: those of a version that is gone change no more.
     pub(crate) fn settle(&self) {
         self.memory.expected.store(self.sum(), Ordering::Relaxed);
     }

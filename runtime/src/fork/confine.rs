@@ -50,8 +50,8 @@ pub(crate) fn at_end(run: fn()) {
     let _ = AT_END.set(run);
 }
 
-/// Whether code may read the processor's cycle counter. Relaxed: who reads it while this changes holds a
-/// lock that [`super::ForkMember::end_cycles`] takes.
+/// Whether code may read the processor's cycle counter. Relaxed: new code is entered into a list whose
+/// lock [`super::ForkMember::end_cycles`] takes, and this is read again behind it.
 static CYCLES: AtomicBool = AtomicBool::new(true);
 
 /// Whether code may read the processor's cycle counter.
