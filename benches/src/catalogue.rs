@@ -75,6 +75,8 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("tuner", tuner::measure),
         Experiment::new("uruk live", live::measure),
         Experiment::new("uruk live, nothing to gain", live::measure_idle),
+        Experiment::new("uruk live, lengths of run", live::measure_lengths),
+        Experiment::new("uruk live, a server", live::measure_server),
         Experiment::new("loops entered once", once::measure),
         Experiment::new("counted passes", counted::measure),
         Experiment::new("time to tier 2", promotion::measure),

@@ -71,4 +71,4 @@ pub use sampler::{Sampler, Summary};
 #[cfg(not(loom))]
 pub use source::{Coverage, Drained, Rates, Sizes, Source, SourceError};
 #[cfg(not(loom))]
-pub use threads::{current_tid, now};
+pub use threads::{current_tid, now, time_of_thread};

@@ -67,6 +67,12 @@ pub(crate) fn read_clock(clock: libc::clockid_t) -> Option<u64> {
     (result == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
+/// Processor time of a thread of this process so far, in nanoseconds; `None` if it ended.
+#[must_use]
+pub fn time_of_thread(tid: i32) -> Option<u64> {
+    read_clock(cpu_clock(tid))
+}
+
 /// `CLOCK_MONOTONIC`, nanoseconds: the time of samples, births and deaths.
 #[must_use]
 pub fn now() -> u64 {
@@ -119,10 +125,10 @@ mod tests {
 
     #[test]
     fn a_thread_clock_is_the_threads_own() {
-        let before = read_clock(cpu_clock(current_tid())).unwrap();
+        let before = time_of_thread(current_tid()).unwrap();
         let own = read_clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap();
         assert!(before <= own && own - before < 1_000_000_000);
-        assert_eq!(read_clock(cpu_clock(i32::MAX >> 4)), None);
+        assert_eq!(time_of_thread(i32::MAX >> 4), None);
     }
 
     #[test]

@@ -59,6 +59,8 @@ uruk_base::settings! {
         " What compile time for what the program does all the time costs while a processor is idle.";
     latency: f64 = 0.5, 0.0 => 100.0,
         " Part of the time of a compile that is taken from what its function is expected to run.";
+    overhead: f64 = 0.0, 0.0 => 1000.0,
+        " Most processor time of the runtime's threads, per time of the program's; no limit if 0.";
     queue_feedback: f64 = 3.0, 0.1 => 1000.0,
         " Hotter candidates waiting per job at which the threshold has doubled.";
     keep: f64 = 0.5, 0.0 => 1.0,

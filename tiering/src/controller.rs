@@ -35,6 +35,7 @@ use crate::stream::Input;
 mod callers;
 mod chance;
 mod diary;
+mod overhead;
 mod pages;
 mod results;
 mod steer;
@@ -49,6 +50,7 @@ pub use words::{Decision, FirstCode, FunctionView, Outcome, Reason};
 use callers::Callers;
 use chance::Chance;
 use diary::Diary;
+use overhead::Overhead;
 use pages::Pages;
 use results::VersionTrial;
 
@@ -57,6 +59,8 @@ struct Job {
     version: VersionId,
     function: FunctionId,
     tier: Tier,
+    /// Its expected time, in ns.
+    cost: f64,
     /// The function's body was replaced since.
     stale: bool,
     /// The runtime was told to cancel it.
@@ -89,6 +93,7 @@ pub struct Controller {
     /// Time to make the compiler of tier 2 ready, by which the next compile takes longer.
     opening: Nanos,
     load: Load,
+    overhead: Overhead,
     /// Whether processor time is reported, and up to which time (`load_at`).
     load_measured: bool,
     load_at: Nanos,
@@ -121,6 +126,7 @@ impl Controller {
             callers: Callers::default(),
             opening: Nanos::ZERO,
             load: Load::new(),
+            overhead: Overhead::default(),
             load_measured: false,
             load_at: Nanos::ZERO,
             polls: Polls::new(&config),
@@ -255,6 +261,7 @@ impl Controller {
             return;
         };
         activity.measure(samples, time.as_f64(), 0.0);
+        self.overhead.save(time.as_f64(), activity.gained);
         if tier == Tier::Baseline && activity.counters {
             // The time itself comes from the counters, which the samples correct.
             return self.calibration.sampled(samples, time.as_f64());
@@ -313,9 +320,15 @@ impl Controller {
                 continue;
             };
             let share = activity.share(&self.config);
-            if let Some(Chance { tier, score, .. }) = self.chance(now, function, busy)
+            if let Some(Chance {
+                tier, score, heat, ..
+            }) = self.chance(now, function, busy)
                 && score >= self.config.keep
             {
+                if !self.may_cost(now, self.cost(function, tier)) {
+                    self.wait_for_budget(function, heat);
+                    return None;
+                }
                 return Some(self.compile(function, tier, Reason::Hot { score, share }));
             }
             self.stats.dropped_unworthy += 1;
@@ -428,8 +441,17 @@ impl Controller {
         }
     }
 
+    /// Keeps a candidate that was taken from the queue until its compile may begin.
+    fn wait_for_budget(&mut self, function: FunctionId, heat: Heat) {
+        if let Some(activity) = self.functions.get_mut(function) {
+            activity.place = Place::Queued;
+            self.enqueue(function, heat);
+        }
+    }
+
     fn compile(&mut self, function: FunctionId, tier: Tier, reason: Reason) -> Decision {
         let version = self.ids.next();
+        let cost = self.cost(function, tier);
         let mut counters = false;
         if let Some(activity) = self.functions.make(function) {
             activity.place = Place::Compiling;
@@ -440,6 +462,7 @@ impl Controller {
             version,
             function,
             tier,
+            cost,
             stale: false,
             cancelled: false,
         });

@@ -29,6 +29,8 @@
 //! | `pin` | f tier (0: none) |
 //! | `request`, `bar` | f tier |
 //! | `native` | thousandths: tier 2 over native code |
+//! | `faster` | f, and thousandths: its version over native code |
+//! | `times` | ns of the program, ns of the runtime |
 //! | `replaced` | f |
 //! | `caller` | f, and a function that calls it |
 //! | `callers-told` | f |
@@ -72,6 +74,10 @@ pub enum Input {
     Bar(FunctionId, Tier),
     /// See [`Controller::compared_with_native`].
     ComparedWithNative(u32),
+    /// [`Controller::faster_than_native`]
+    FasterThanNative(FunctionId, u32),
+    /// [`Controller::on_times`]
+    Times(Nanos, Nanos),
     /// See [`Controller::hold`].
     Hold(FunctionId),
     /// See [`Controller::release`].
@@ -126,6 +132,12 @@ impl fmt::Display for Input {
             Input::Replaced(function) => write!(f, "replaced {function}"),
             Input::Bar(function, tier) => write!(f, "bar {function} {}", tier.number()),
             Input::ComparedWithNative(thousandths) => write!(f, "native {thousandths}"),
+            Input::FasterThanNative(function, thousandths) => {
+                write!(f, "faster {function} thousandths={thousandths}")
+            }
+            Input::Times(program, runtime) => {
+                write!(f, "times ns={} ns={}", program.0, runtime.0)
+            }
             Input::Hold(function) => write!(f, "hold {function}"),
             Input::Release(function) => write!(f, "release {function}"),
             Input::Caller(function, caller) => write!(f, "caller {function} {caller}"),

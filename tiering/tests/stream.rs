@@ -47,6 +47,8 @@ fn inputs(random: &mut Random) -> Vec<Input> {
         Input::Pin(function, Some(tier)),
         Input::Request(function, tier),
         Input::Replaced(function),
+        Input::FasterThanNative(function, random.next() as u32),
+        Input::Times(Nanos(random.next()), compile),
         Input::Caller(function, FunctionId(random.below(1 << 20) as u32)),
         Input::CallersTold(function),
         Input::Pause,

@@ -16,6 +16,9 @@
 //! row's note, counted from the first iteration. [`measure_idle`] is a program in which there is
 //! nothing to gain.
 
+mod lengths;
+mod server;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -31,6 +34,9 @@ use crate::sample::Sample;
 use crate::tiers::beside::{self, Compared, Turns};
 use crate::tiers::steady::geometric_mean;
 use crate::tiers::trial::Side;
+
+pub use lengths::measure_lengths;
+pub use server::measure_server;
 
 /// The geometric mean to reach, and the least of any program.
 const MEAN: f64 = 1.05;
@@ -189,6 +195,14 @@ impl Built {
         })
     }
 
+    /// The command that runs the program live.
+    fn command(&self, bench: &Bench) -> Vec<OsString> {
+        let mut live: Vec<OsString> = vec![bench.uruk.clone().into()];
+        live.extend(["live", "--no-control", "--"].map(OsString::from));
+        live.push(self.live.clone().into());
+        live
+    }
+
     /// Runs all sides.
     fn hold(
         &self,
@@ -205,9 +219,7 @@ impl Built {
                 words.iter().cloned().chain(own).collect::<Vec<OsString>>()
             }
         };
-        let mut live: Vec<OsString> = vec![bench.uruk.clone().into()];
-        live.extend(["live", "--no-control", "--"].map(OsString::from));
-        live.push(self.live.clone().into());
+        let live = self.command(bench);
         let alone = |program: &PathBuf| command(vec![program.clone().into()]);
         let mut sides = vec![
             Side::peer("clang -O2", iterations, alone(&self.plain)),

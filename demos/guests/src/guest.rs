@@ -281,6 +281,17 @@ pub fn idle() -> Program {
     guest
 }
 
+/// The server of `demos/live`.
+pub fn live_server() -> Program {
+    Program {
+        name: "server".to_owned(),
+        sources: vec![Source::new(crate::server::source())],
+        flags: vec!["-pthread".to_owned()],
+        link_flags: vec!["-pthread".to_owned()],
+        ..Program::default()
+    }
+}
+
 /// A program of one driver of ours, so far.
 pub(crate) fn program(name: &str, driver: &str) -> Program {
     Program {

@@ -194,7 +194,7 @@ impl Live {
         let mut functions = self.functions();
         functions.retain(|it| {
             let mut relies = it.chosen.relies.iter();
-            it.module == number && relies.any(|name| members.contains(name.as_str()))
+            it.module == number && relies.any(|name| members.contains(name))
         });
         functions
     }
@@ -215,7 +215,7 @@ impl Live {
         let mut outdated = self.functions();
         outdated.retain(|it| {
             let mut held = it.chosen.holds.iter();
-            names.contains(&*it.chosen.name) || held.any(|name| names.contains(&**name))
+            names.contains(&*it.chosen.name) || held.any(|name| names.contains(name))
         });
         for function in &outdated {
             if let Fate::Refused(reason) = &function.chosen.fate {
@@ -226,7 +226,7 @@ impl Live {
                 });
             }
         }
-        outdated.retain(|it| it.native().is_some());
+        outdated.retain(|it| it.entry().is_some());
         let more = self.lead_all(outdated.clone())?;
         let led = led.and(more.functions());
         let outdated = Led::outdated(outdated);
@@ -301,8 +301,8 @@ impl Live {
             .filter(|it| it.is_led())
             .map(|it| it.chosen.name.as_str())
             .collect();
-        let relied = own().flat_map(|it| &it.chosen.relies);
-        let relied = relied.filter(|name| led.contains(name.as_str()));
+        let relied = own().flat_map(|it| it.chosen.relies.iter());
+        let relied = relied.filter(|name| led.contains(name));
         relied.map(|name| stem(name).to_owned()).collect()
     }
 
@@ -314,7 +314,7 @@ impl Live {
             .iter()
             .filter(|it| it.module == number && it.is_led());
         let by_entry: HashMap<u64, &str> = led
-            .filter_map(|it| Some((it.native()?.0, stem(&it.chosen.name))))
+            .filter_map(|it| Some((it.entry()?, stem(&it.chosen.name))))
             .collect();
         // Libraries call their own functions through tables.
         if !image.executable {

@@ -34,6 +34,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 use uruk::InlinedCopy;
 use uruk::live::rebound::{
@@ -42,8 +43,9 @@ use uruk::live::rebound::{
 
 use crate::arguments::{Results, results};
 use crate::merged::merged;
+use crate::names::{Names, Table};
 use crate::program::symbols::{Place, PlaceKind};
-use crate::reach::{is_apart, needed, reach};
+use crate::reach::Reach;
 pub use crate::reason::Reason;
 use crate::refusals::Refusals;
 use crate::variables;
@@ -100,10 +102,10 @@ pub struct Chosen {
     /// Code that is not compiled again may call its native code, which cannot be redirected.
     pub called: bool,
     /// Functions whose bodies may be in its native code.
-    pub holds: Vec<String>,
+    pub holds: Names,
     /// Other functions whose bodies the optimizer saw, so that facts about them may be in its native
     /// code.
-    pub relies: Vec<String>,
+    pub relies: Names,
     /// Another function with the same native code.
     pub merged: Option<String>,
 }
@@ -215,12 +217,17 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
         known,
         variables: &refused_variables,
     };
+    let refused = refusals.all(&natives);
+    let reach = Reach::of(survey, &natives, &refused, known);
+    let names = survey.functions.iter();
+    let names = names.map(|info| known.name(&info.name, info.local));
     let functions = FunctionChoices {
-        survey,
         known,
-        refused: refusals.all(&natives),
+        names: Arc::new(Table::new(names.collect())),
+        merged: merged(survey, known, &reach),
+        reach,
+        refused,
         natives,
-        merged: merged(survey, known),
     };
     for (number, info) in survey.functions.iter().enumerate() {
         functions.choose(number, info, &mut outcome);
@@ -231,8 +238,10 @@ pub fn choose(survey: &Survey, known: &dyn Known) -> Outcome {
 
 /// The input for the choice of each function.
 struct FunctionChoices<'s> {
-    survey: &'s Survey,
     known: &'s dyn Known,
+    /// The names of all functions in the session.
+    names: Arc<Table>,
+    reach: Reach,
     /// The native code of each function, if it can be adopted.
     natives: Vec<Option<Place>>,
     /// Why each function is refused, if it is.
@@ -245,7 +254,7 @@ impl FunctionChoices<'_> {
     /// Chooses the meaning of the function `number` and of its names.
     fn choose(&self, number: usize, info: &FunctionInfo, outcome: &mut Outcome) {
         let known = self.known;
-        let name = known.name(&info.name, info.local);
+        let name = self.names.names[number].clone();
         let (place, refused) = (self.natives[number], &self.refused[number]);
         let at = known.address(&info.name).filter(|_| !info.local);
         if let Some(place) = place {
@@ -275,7 +284,7 @@ impl FunctionChoices<'_> {
 
     /// The choice for a defined function of that name.
     fn chosen(&self, number: usize, info: &FunctionInfo, name: String) -> Chosen {
-        let (survey, known, place) = (self.survey, self.known, self.natives[number]);
+        let (known, place) = (self.known, self.natives[number]);
         let fate = match (&self.refused[number], place) {
             (Some(reason), _) => Fate::Refused(reason.clone()),
             (None, Some(place)) => Fate::Adopted {
@@ -285,15 +294,8 @@ impl FunctionChoices<'_> {
             },
             (None, None) => Fate::WithCallers,
         };
-        let reach = reach(survey, number, |callee| {
-            is_apart(survey, &self.natives, known, callee)
-        });
-        let named = |numbers: Vec<usize>| {
-            let infos = numbers.into_iter().map(|it| &survey.functions[it]);
-            infos.map(|it| known.name(&it.name, it.local)).collect()
-        };
         let rests = match fate {
-            Fate::Adopted { .. } => Some(needed(survey, &self.natives, &self.refused, number))
+            Fate::Adopted { .. } => Some(self.reach.needed(number))
                 .filter(|count| *count > MOST_NEEDED)
                 .map(Reason::Needs),
             _ => None,
@@ -305,8 +307,8 @@ impl FunctionChoices<'_> {
             narrow: place
                 .is_some_and(|place| info.local && !info.aliased && !known.mentions(place.address)),
             called: place.is_none() && is_called(info, known),
-            holds: named(reach.holds),
-            relies: named(reach.relies),
+            holds: Names::new(&self.names, self.reach.holds(number)),
+            relies: Names::new(&self.names, self.reach.relies(number)),
             merged: self.merged[number].clone(),
         }
     }

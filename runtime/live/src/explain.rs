@@ -25,7 +25,7 @@ pub fn table(live: &Live) -> String {
             }
             (Fate::Adopted { .. }, None) => match &function.chosen.rests {
                 Some(reason) if function.rests() => format!("stays native: {reason}"),
-                _ => String::new(),
+                _ => stayed(live, &function.chosen.name),
             },
         };
         let _ = writeln!(
@@ -52,6 +52,21 @@ pub fn table(live: &Live) -> String {
         let _ = writeln!(text, "   - {}: {why}", shown(module));
     }
     text
+}
+
+/// Least part of all samples in a loop for which it is listed.
+const HOT: f64 = 0.05;
+
+/// A remark on a function with a hot loop that a thread never leaves.
+fn stayed(live: &Live, name: &str) -> String {
+    match live.dylib.stayed_in_native(name) {
+        Ok(part) if part >= HOT => format!(
+            "{:.0} % of the samples are in a loop that was entered before: new code starts with the \
+             next call",
+            100.0 * part
+        ),
+        _ => String::new(),
+    }
 }
 
 /// A summary of compiled, redirected and native functions, in a few lines.

@@ -144,7 +144,7 @@ fn settle(live: &Live, functions: &[Arc<Function>]) {
 /// Tier of the code that calls reach, by the function's entry and by its slot; `None` while these
 /// disagree.
 fn stands(live: &Live, function: &Function) -> Option<Tier> {
-    let (entry, _) = function.native()?;
+    let entry = function.entry()?;
     let tier = live.dylib.tier(&function.chosen.name).ok()??;
     let redirected = function.program.entries.is_redirected(entry);
     (redirected == (tier > Tier::Native)).then_some(tier)

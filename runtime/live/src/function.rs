@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use uruk::{Event, NativeCode, Tier};
+use uruk::{Dylib, Event, FunctionId, NativeCode, Tier};
 
 use crate::choose::{Chosen, Fate};
 use crate::entries::EntryError;
@@ -64,21 +64,27 @@ impl Function {
         self.failure.with(|failure| *failure = Some(why));
     }
 
-    pub(crate) fn native(&self) -> Option<(u64, NativeCode)> {
+    /// The first instruction of its native code, if that is a version.
+    pub(crate) fn entry(&self) -> Option<u64> {
+        match &self.chosen.fate {
+            Fate::Adopted { entry, .. } => Some(*entry),
+            _ => None,
+        }
+    }
+
+    /// Its native code, if that is a version.
+    pub(crate) fn native(&self, dylib: &Dylib) -> Option<NativeCode> {
         match &self.chosen.fate {
             Fate::Adopted {
                 entry,
                 code,
                 beside,
-            } => Some((
-                *entry,
-                NativeCode {
-                    entry: self.program.entries.behind(*entry),
-                    code: code.clone(),
-                    beside: beside.clone(),
-                    holds: self.depends(),
-                },
-            )),
+            } => Some(NativeCode {
+                entry: self.program.entries.behind(*entry),
+                code: code.clone(),
+                beside: beside.clone(),
+                holds: self.depends(dylib),
+            }),
             _ => None,
         }
     }
@@ -98,13 +104,13 @@ impl Function {
         self.outdated.load(Ordering::Acquire) > 0
     }
 
-    /// Functions on whose bodies its native code depends.
-    pub(crate) fn depends(&self) -> Vec<String> {
-        let relies = match self.relies.load(Ordering::Acquire) {
-            true => self.chosen.relies.as_slice(),
-            false => &[],
-        };
-        [&self.chosen.holds, relies].concat()
+    /// Functions on whose bodies its native code depends, by number in the session.
+    pub(crate) fn depends(&self, dylib: &Dylib) -> Vec<FunctionId> {
+        let mut depends = self.chosen.holds.numbers(dylib);
+        if self.relies.load(Ordering::Acquire) {
+            depends.extend(self.chosen.relies.numbers(dylib));
+        }
+        depends
     }
 }
 
@@ -194,7 +200,7 @@ pub(crate) fn listen(event: &Event, functions: &Functions, verbose: bool) {
         return;
     };
     let is_native = tier == Tier::Native;
-    let Some((entry, _)) = function.native() else {
+    let Some(entry) = function.entry() else {
         return;
     };
     match is_native {

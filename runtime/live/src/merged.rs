@@ -11,10 +11,10 @@ use uruk::live::rebound::Survey;
 
 use crate::choose::Known;
 use crate::program::symbols::PlaceKind;
-use crate::reach::reach;
+use crate::reach::Reach;
 
 /// By function: the name of another function of the module with the same code.
-pub(crate) fn merged(survey: &Survey, known: &dyn Known) -> Vec<Option<String>> {
+pub(crate) fn merged(survey: &Survey, known: &dyn Known, reach: &Reach) -> Vec<Option<String>> {
     let places = survey.functions.iter().map(|info| {
         let place = known.place(&info.name, info.local);
         place.filter(|place| info.defined && place.kind == PlaceKind::Function)
@@ -41,8 +41,6 @@ pub(crate) fn merged(survey: &Survey, known: &dyn Known) -> Vec<Option<String>> 
             continue;
         };
         // A function that only calls the other one is natively a jump to it as well.
-        let reached = reach(survey, number, |_| true);
-        let calls = [reached.holds, reached.relies].concat();
         let given = &survey.functions[number].functions;
         // By a weak alias of it, which is listed as a declaration.
         let is_alias = |&callee: &u32| {
@@ -51,7 +49,7 @@ pub(crate) fn merged(survey: &Survey, known: &dyn Known) -> Vec<Option<String>> 
             !callee.defined && place.map(|place| place.address) == target
         };
         let is_given = given.contains(&(other as u32)) || given.iter().any(is_alias);
-        if !calls.contains(&other) && !is_given {
+        if !reach.reaches(number, other) && !is_given {
             note(number, other);
         }
     }

@@ -16,77 +16,73 @@
 //! LLVM makes one kind of copy of functions that are never inlined: for calls with known arguments
 //! (function specialization). The symbol table lists these copies.
 
-use std::collections::{HashSet, VecDeque};
-
-use uruk::live::rebound::Survey;
+use uruk::live::rebound::{FunctionInfo, Survey};
 
 use crate::choose::{Known, Reason};
+use crate::closure::Closure;
 use crate::program::symbols::Place;
 
-/// Functions by number in the survey, without the function in question.
-pub(crate) struct Reach {
-    /// Functions whose bodies may be in its code.
-    pub(crate) holds: Vec<usize>,
-    /// Others of which facts may be in its code.
-    pub(crate) relies: Vec<usize>,
-}
-
-/// Whether only a function's own code has its body.
-pub(crate) fn is_apart(
-    survey: &Survey,
-    natives: &[Option<Place>],
-    known: &dyn Known,
-    function: usize,
-) -> bool {
-    let info = &survey.functions[function];
-    info.never_inlined && natives[function].is_some() && !known.may_be_copied(&info.name)
-}
-
-/// The functions whose bodies may affect the code of one: those it calls or reads, and those that they
+/// What the functions of a survey reach, by number: those that they call or read, and those that these
 /// do. A function that is only passed to a function of another file is not included.
-pub(crate) fn reach(survey: &Survey, from: usize, is_apart: impl Fn(usize) -> bool) -> Reach {
-    let holds = reachable(survey, from, |callee| !is_apart(callee));
-    let held: HashSet<usize> = holds.iter().copied().collect();
-    let mut relies = reachable(survey, from, |_| true);
-    relies.retain(|it| !held.contains(it));
-    Reach { holds, relies }
+pub(crate) struct Reach {
+    held: Closure,
+    all: Closure,
+    /// By calls of functions without native code only.
+    needed: Closure,
 }
 
-fn reachable(survey: &Survey, from: usize, counts: impl Fn(usize) -> bool) -> Vec<usize> {
-    let mut seen = HashSet::from([from]);
-    let mut queue = VecDeque::from([from]);
-    let mut found = Vec::new();
-    while let Some(function) = queue.pop_front() {
-        let info = &survey.functions[function];
-        let mentioned = info.functions.iter();
-        for &callee in mentioned.filter(|callee| !info.given.contains(callee)) {
-            let callee = callee as usize;
-            if survey.functions[callee].defined && counts(callee) && seen.insert(callee) {
-                found.push(callee);
-                queue.push_back(callee);
-            }
+impl Reach {
+    pub(crate) fn of(
+        survey: &Survey,
+        natives: &[Option<Place>],
+        refused: &[Option<Reason>],
+        known: &dyn Known,
+    ) -> Reach {
+        // Only its own code has its body.
+        let is_apart = |(info, native): (&FunctionInfo, &Option<Place>)| {
+            info.never_inlined && native.is_some() && !known.may_be_copied(&info.name)
+        };
+        let apart: Vec<bool> = survey.functions.iter().zip(natives).map(is_apart).collect();
+        let defined = |callee: &u32| survey.functions[*callee as usize].defined;
+        let callees = |counts: &dyn Fn(&FunctionInfo, &u32) -> bool| {
+            let functions = survey.functions.iter().map(|info| {
+                let callees = info.functions.iter().copied();
+                callees
+                    .filter(|it| defined(it) && counts(info, it))
+                    .collect()
+            });
+            Closure::of(&functions.collect::<Vec<_>>())
+        };
+        let needs_code = |it: &u32| {
+            let it = *it as usize;
+            natives[it].is_none() && refused[it].is_none()
+        };
+        Reach {
+            held: callees(&|info, it| !info.given.contains(it) && !apart[*it as usize]),
+            all: callees(&|info, it| !info.given.contains(it)),
+            needed: callees(&|_, it| needs_code(it)),
         }
     }
-    found
-}
 
-/// Functions without native code that a version needs compiled before it, as it may call them.
-pub(crate) fn needed(
-    survey: &Survey,
-    natives: &[Option<Place>],
-    refused: &[Option<Reason>],
-    number: usize,
-) -> usize {
-    let mut seen = HashSet::from([number]);
-    let mut left = vec![number];
-    while let Some(function) = left.pop() {
-        for &callee in &survey.functions[function].functions {
-            let callee = callee as usize;
-            let counts = survey.functions[callee].defined && natives[callee].is_none();
-            if counts && refused[callee].is_none() && seen.insert(callee) {
-                left.push(callee);
-            }
-        }
+    /// Functions whose bodies may be in the code of one.
+    pub(crate) fn holds(&self, number: usize) -> impl Iterator<Item = usize> {
+        self.held.reached(number)
     }
-    seen.len() - 1
+
+    /// Others of which facts may be in its code.
+    pub(crate) fn relies(&self, number: usize) -> impl Iterator<Item = usize> {
+        let all = self.all.reached(number);
+        all.filter(move |&other| !self.held.reaches(number, other))
+    }
+
+    /// Whether a function calls or reads another one, directly or through others.
+    pub(crate) fn reaches(&self, number: usize, other: usize) -> bool {
+        self.all.reaches(number, other)
+    }
+
+    /// Number of functions without native code that a version needs compiled before it, as it may call
+    /// them.
+    pub(crate) fn needed(&self, number: usize) -> usize {
+        self.needed.reached(number).count()
+    }
 }

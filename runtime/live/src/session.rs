@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use uruk::live::NativeFiles;
 use uruk::live::rebound::{Contents, Method, NativeCallers};
-use uruk::{Dylib, Error, Event, Jit, SamplingSettings, Tier, ToolSettings};
+use uruk::{Dylib, Error, Event, Jit, PolicyConfig, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
 use crate::choose::{Fate, Outcome, choose};
@@ -52,10 +52,17 @@ pub enum LiveError {
 
 /// Share of the program's time for trials that win nothing, and their time before it has run for long:
 /// less than a session's usual, since less can be won.
-const TRIALS: (f64, Duration) = (0.01, Duration::from_millis(100));
+const TRIALS: (f64, Duration) = (0.01, Duration::from_millis(20));
 
 /// Samples per second once the program has run for a while.
 const STEADY_HZ: u32 = 49;
+
+fn policy(settings: &Settings) -> PolicyConfig {
+    PolicyConfig {
+        overhead: f64::from(settings.overhead) / 100.0,
+        ..PolicyConfig::default()
+    }
+}
 
 fn sampling() -> SamplingSettings {
     SamplingSettings {
@@ -162,7 +169,8 @@ impl Live {
     /// Compiles functions that a function's new code may call and that have no code yet, so that no
     /// caller waits for it.
     pub fn compile_inner(&self, function: &Function) {
-        let inner = function.chosen.holds.iter().chain(&function.chosen.relies);
+        let inner = function.chosen.holds.iter();
+        let inner = inner.chain(function.chosen.relies.iter());
         for name in inner {
             let inner = self
                 .function(name)
@@ -204,6 +212,7 @@ impl Live {
         let (share, credit) = settings.tuning_percent.map_or(TRIALS, budget);
         let mut builder = Jit::builder()
             .over_native(true)
+            .policy(policy(settings))
             .tools(tools(settings))
             .sampling_settings(sampling())
             .tune(settings.tune)
@@ -335,7 +344,7 @@ impl Live {
     /// # Errors
     /// The entry cannot be redirected.
     pub(crate) fn lead(&self, function: &Function) -> Result<(), EntryError> {
-        let (Some((entry, _)), Some(&stub)) = (function.native(), function.stub.get()) else {
+        let (Some(entry), Some(&stub)) = (function.entry(), function.stub.get()) else {
             return Ok(());
         };
         // SAFETY: the stub is never freed, and leads to code of the same function.
@@ -371,13 +380,13 @@ impl Live {
     /// Functions whose native code is a version, and that may be compiled.
     pub fn adopted(&self) -> Vec<Arc<Function>> {
         let mut all = self.functions();
-        all.retain(|function| function.native().is_some() && !function.rests());
+        all.retain(|function| function.entry().is_some() && !function.rests());
         all
     }
 
     fn adopt_all(&self) {
         let all = self.functions();
-        for function in all.iter().filter(|it| it.native().is_some()) {
+        for function in all.iter().filter(|it| it.entry().is_some()) {
             let stub = self.dylib.lookup(&function.chosen.name);
             let adopted = stub.and_then(|stub| {
                 let _ = function.stub.set(stub);
@@ -407,8 +416,9 @@ impl Live {
     pub(crate) fn set_relies(&self, function: &Function, changed: Option<&[String]>) {
         let relied = function.relies.swap(changed.is_some(), Ordering::AcqRel);
         if relied || changed.is_some() {
-            let mut depends = function.depends();
-            depends.extend(changed.into_iter().flatten().cloned());
+            let mut depends = function.depends(&self.dylib);
+            let changed = changed.into_iter().flatten();
+            depends.extend(changed.filter_map(|name| self.dylib.number_of(name).ok()));
             // A function without a version is adopted without the changed ones.
             let _ = self.dylib.set_holds(&function.chosen.name, &depends);
         }
@@ -419,7 +429,7 @@ impl Live {
     /// # Errors
     /// The session's: it was replaced meanwhile.
     pub fn take_back(&self, function: &Function) -> Result<(), Error> {
-        let Some((_, native)) = function.native() else {
+        let Some(native) = function.native(&self.dylib) else {
             return Ok(());
         };
         // SAFETY: the code was made of the same body, by the same types, and is the program's.
@@ -442,8 +452,8 @@ impl Live {
     pub fn redirected(&self) -> usize {
         let functions = self.functions();
         let is_redirected = |function: &&Arc<Function>| {
-            let native = function.native();
-            native.is_some_and(|(entry, _)| function.program.entries.is_redirected(entry))
+            let entry = function.entry();
+            entry.is_some_and(|entry| function.program.entries.is_redirected(entry))
         };
         functions.iter().filter(is_redirected).count()
     }

@@ -5,7 +5,8 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | `after=MS` | processor time of the process before anything is read |
+//! | `after=MS` | processor time of the process before anything is read; without the word it depends on the size of the bitcode |
+//! | `overhead=N` | percent of the program's processor time that the library's threads may take; 0: no limit |
 //! | `force=all` | every function is compiled and published before the program starts |
 //! | `force=flip` | that, and taken back and published once more; then one after the other, for ever |
 //! | `force=guided` | the same with guided code, which versions with probes come before |
@@ -33,6 +34,9 @@ use uruk::StatsFormat;
 /// The variable.
 pub const VARIABLE: &str = "URUK_LIVE";
 
+/// Default of [`Settings::overhead`].
+pub const OVERHEAD: u16 = 4;
+
 /// Actions on functions without samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Force {
@@ -50,8 +54,11 @@ pub enum Force {
 /// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Processor time of the process before the library reads anything.
-    pub after: Duration,
+    /// Processor time of the process before the library reads anything; `None`: until reading is a
+    /// small part of it.
+    pub after: Option<Duration>,
+    /// Percent of the program's processor time that the library's threads may take; 0: no limit.
+    pub overhead: u16,
     /// Actions without samples.
     pub force: Force,
     /// Whether a table of functions is printed at the end.
@@ -83,8 +90,8 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            // A program that ends earlier is not worth the 20 ms of opening LLVM.
-            after: Duration::from_millis(50),
+            after: None,
+            overhead: OVERHEAD,
             force: Force::No,
             explain: false,
             stats: None,
@@ -125,10 +132,11 @@ impl Settings {
     /// Parses the variable's words; unknown words, of another version, are ignored.
     ///
     /// ```
+    /// use std::time::Duration;
     /// use uruk_live::settings::{Force, Settings};
     ///
     /// let settings = Settings::parse("after=5,force=all,explain");
-    /// assert_eq!((settings.after.as_millis(), settings.force), (5, Force::All));
+    /// assert_eq!((settings.after, settings.force), (Some(Duration::from_millis(5)), Force::All));
     /// assert_eq!(Settings::parse(&settings.to_string()), settings);
     /// ```
     pub fn parse(words: &str) -> Settings {
@@ -141,9 +149,10 @@ impl Settings {
             match (name, value) {
                 ("after", value) => {
                     if let Ok(ms) = value.parse() {
-                        settings.after = Duration::from_millis(ms);
+                        settings.after = Some(Duration::from_millis(ms));
                     }
                 }
+                ("overhead", value) => settings.overhead = value.parse().unwrap_or(OVERHEAD),
                 ("force", "all") => settings.force = Force::All,
                 ("force", "flip") => settings.force = Force::Flip,
                 ("force", "guided") => settings.force = Force::Guided,
@@ -211,7 +220,10 @@ fn path(word: &str) -> PathBuf {
 
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "after={}", self.after.as_millis())?;
+        write!(f, "overhead={}", self.overhead)?;
+        if let Some(after) = self.after {
+            write!(f, ",after={}", after.as_millis())?;
+        }
         match self.force {
             Force::No => {}
             Force::All => f.write_str(",force=all")?,

@@ -28,7 +28,7 @@ use uruk::StatsFormat;
 use uruk_files::{Messages, OutputPath, say};
 
 use crate::allocation::{self, own_allocation};
-use crate::program::image::carries_bitcode;
+use crate::program::image::{bitcode_size, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
 use crate::session::{Live, LiveError};
 use crate::settings::{Force, Settings, VARIABLE};
@@ -265,7 +265,11 @@ fn run(settings: &Settings) {
     reach(Stage::Begun);
     let forced = settings.force != Force::No;
     if !forced {
-        wait_for(settings.after);
+        wait_for(
+            settings
+                .after
+                .unwrap_or_else(|| patience(settings.overhead)),
+        );
     }
     if uruk::live::own_threads_end() {
         return reach(Stage::Ready);
@@ -327,6 +331,25 @@ fn has_memory() -> bool {
 fn say(text: &[u8]) {
     // SAFETY: bytes with their length.
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+}
+
+/// Processor time of the process before its bitcode is read: until the time to read it is the allowed
+/// part of that. What is compiled afterwards is limited together with it (`uruk_tiering::Config`).
+///
+/// # Why
+/// sqlite's 3 MB take 0.5 s, so a run of a second took half as much again.
+fn patience(percent: u16) -> Duration {
+    /// To open LLVM, and to start a session.
+    const OPENING: Duration = Duration::from_millis(25);
+    /// To read, rebind and adopt a byte of bitcode.
+    const BYTE: Duration = Duration::from_nanos(170);
+    let files = LOADED.get().into_iter().flatten();
+    let bytes: u64 = files.filter_map(|it| bitcode_size(&it.file)).sum();
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    match percent {
+        0 => OPENING,
+        percent => (OPENING + BYTE * bytes) * 100 / u32::from(percent),
+    }
 }
 
 /// Waits until the process has used that much processor time, or a client asks.

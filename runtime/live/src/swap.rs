@@ -397,7 +397,7 @@ impl Live {
                 .chosen
                 .holds
                 .iter()
-                .find(|held| names.contains(held.as_str()));
+                .find(|held| names.contains(held));
             if !own && held.is_none() {
                 continue;
             }
@@ -434,7 +434,7 @@ impl Live {
 
     /// Refuses functions that share their native code with others.
     fn check_apart(&self, members: &[Arc<Function>]) -> Result<(), SwapError> {
-        let entry = |function: &Arc<Function>| function.native().map(|(entry, _)| entry);
+        let entry = |function: &Arc<Function>| function.entry();
         let functions = self.functions();
         for member in members {
             let own = entry(member);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use uruk_base::VersionId;
+use uruk_base::{FunctionId, VersionId};
 use uruk_codegen::native::{
     Additions, Choices, Contents, Method, NativeCallers, Outdated, Survey, Versions,
 };
@@ -34,9 +34,8 @@ pub struct NativeCode {
     /// turns.
     pub beside: Vec<InlinedCopy>,
     /// Functions of the dylib whose bodies, or facts of them, may be in the code: code that depends
-    /// on them is recompiled when they are replaced. Names that the dylib does not define as
-    /// functions are ignored.
-    pub holds: Vec<String>,
+    /// on them is recompiled when they are replaced. [`Dylib::number_of`] has their numbers.
+    pub holds: Vec<FunctionId>,
 }
 
 impl Dylib {
@@ -79,9 +78,9 @@ impl Dylib {
     pub unsafe fn adopt(&self, name: &str, native: &NativeCode) -> Result<VersionId, Error> {
         let id = self.id_of(name)?;
         let _pass = gate::enter();
-        let holds = native.holds.iter().filter_map(|name| self.id_of(name).ok());
         let session = self.jit.session();
-        let version = session.adopt(id, native.entry, native.code.clone(), holds.collect())?;
+        let holds = native.holds.as_slice().into();
+        let version = session.adopt(id, native.entry, native.code.clone(), holds)?;
         session.note_native(id, &native.beside);
         for beside in &native.beside {
             let whose = self.id_of(&beside.name).ok();
@@ -94,18 +93,37 @@ impl Dylib {
         Ok(version)
     }
 
+    /// The part of all samples that were in adopted code of a function while calls reached other code:
+    /// threads are in a loop there that they entered before, and no call of the function leads them out.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn stayed_in_native(&self, name: &str) -> Result<f64, Error> {
+        let id = self.id_of(name)?;
+        let _pass = gate::enter();
+        Ok(self.jit.session().tiers.sampling.stayed(id))
+    }
+
     /// Sets the functions that adopted code depends on, in place of [`NativeCode::holds`]. The code
     /// is recompiled when these are replaced, and a [`Level::Quiescent`](crate::Level::Quiescent)
     /// replacement waits until no thread is in it.
     ///
     /// # Errors
     /// [`Error::MissingSymbols`], [`Error::NotAFunction`], of `name`.
-    pub fn set_holds(&self, name: &str, holds: &[String]) -> Result<(), Error> {
+    pub fn set_holds(&self, name: &str, holds: &[FunctionId]) -> Result<(), Error> {
         let id = self.id_of(name)?;
         let _pass = gate::enter();
-        let holds = holds.iter().filter_map(|name| self.id_of(name).ok());
-        self.jit.session().set_native_depends(id, &holds.collect());
+        self.jit.session().set_native_depends(id, &holds.into());
         Ok(())
+    }
+
+    /// The number of a function, for [`NativeCode::holds`]. It stays the same when the function is
+    /// replaced.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn number_of(&self, name: &str) -> Result<FunctionId, Error> {
+        self.id_of(name)
     }
 }
 

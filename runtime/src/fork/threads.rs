@@ -16,13 +16,13 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use uruk_base::locks::{Mutex, MutexGuard};
 use uruk_base::sandbox;
-use uruk_profiler::Excluded;
+use uruk_profiler::{Excluded, time_of_thread};
 
 use crate::fork::gate::{self, Pass};
 use crate::fork::thread::leaving;
@@ -65,6 +65,9 @@ pub(super) static STARTING: AtomicUsize = AtomicUsize::new(0);
 /// The number of threads of the runtime that LLVM has stopped: they never end, and do nothing any
 /// more. Relaxed: a hint.
 static LOST: AtomicUsize = AtomicUsize::new(0);
+
+/// Processor time of threads of the runtime that have ended, in nanoseconds.
+static ENDED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static ROUNDS: Cell<u32> = const { Cell::new(0) };
@@ -136,6 +139,18 @@ pub(super) fn note_process() {
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
 }
 
+/// Processor time of the threads of the runtime in this process so far, those that ended included.
+pub(crate) fn own_time() -> Duration {
+    let (ended, listed) = {
+        let ours = ours();
+        let listed: Vec<i32> = ours.list.iter().map(|&(id, _)| id).collect();
+        // Relaxed: changed under the lock of the list.
+        (ENDED.load(Ordering::Relaxed), listed)
+    };
+    let running: u64 = listed.into_iter().filter_map(time_of_thread).sum();
+    Duration::from_nanos(ended + running)
+}
+
 /// Creates the calling thread's thread-local that has a destructor.
 pub(super) fn prepare_thread() {
     GUEST.with(|_| ());
@@ -162,7 +177,9 @@ impl Drop for ThreadMark {
         EXCLUDED.remove(self.0);
         OWN.set(false);
         GUEST.take();
-        ours().list.retain(|&(id, _)| id != self.0);
+        let mut ours = ours();
+        ours.list.retain(|&(id, _)| id != self.0);
+        ENDED.fetch_add(time_of_thread(self.0).unwrap_or(0), Ordering::Relaxed);
     }
 }
 
@@ -192,6 +209,7 @@ pub(crate) fn after_fork_child() {
     note_process();
     STARTING.store(0, Ordering::Relaxed);
     LOST.store(0, Ordering::Relaxed);
+    ENDED.store(0, Ordering::Relaxed);
     leaving::after_fork_child();
     OWN.set(false);
     let mut ours = OURS.lock();

@@ -23,7 +23,7 @@ use crate::code::unit_body::UnitBody;
 use crate::error::Error;
 use crate::events::Event;
 use crate::fork::panics;
-use crate::fork::{self, gate, thread};
+use crate::fork::{self, gate, thread, threads};
 use crate::host::clock::{WorkTime, nanos, process_time, thread_time};
 use crate::host::room::REST;
 use crate::tiers::Control;
@@ -162,6 +162,11 @@ impl TierState {
             let known = std::mem::replace(processor, used);
             controller.on_processor_time(now, nanos(used.saturating_sub(known)));
             controller.on_opening(nanos(warmth::opens_in()));
+            if controller.config().overhead > 0.0 {
+                let runtime = threads::own_time();
+                let program = process_time().saturating_sub(runtime);
+                controller.on_times(nanos(program), nanos(runtime));
+            }
             let between = now - std::mem::replace(looked, now);
             let mut counted: IdMap<u32, (FunctionId, u64, u64)> = IdMap::default();
             self.counts.read(watched.list(), |id, added| {

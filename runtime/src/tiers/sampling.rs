@@ -81,6 +81,9 @@ struct SamplingState {
     neighbours: HashMap<(u32, u32), u64>,
     /// Native code of several functions.
     shared: SharedCode,
+    /// Samples in native code that calls no longer reach, by function: of threads that are in a loop
+    /// since before. The first look at each does not count.
+    stayed: HashMap<u32, u64>,
 }
 
 /// The source of samples.
@@ -152,6 +155,13 @@ impl Sampling {
     /// Samples so far, those elsewhere included, scaled to the usual rate.
     pub(crate) fn usual(&self) -> u64 {
         self.usual.load(Ordering::Relaxed)
+    }
+
+    /// The part of all samples that were in native code of a function while calls reached other code.
+    pub(crate) fn stayed(&self, function: FunctionId) -> f64 {
+        let state = self.lock();
+        let stayed = state.stayed.get(&function.index()).copied().unwrap_or(0);
+        stayed as f64 / self.usual().max(1) as f64
     }
 
     /// The counts and the cost of sampling so far; `None` if nothing is sampled.

@@ -109,10 +109,13 @@ impl Tuning {
             let now = nanos(self.events.now());
             let controller = &mut control.controller;
             controller.reverted(now, root.id, version, tier, counts);
+            // The ratio is that of native code, which was the candidate.
+            let thousandths = (1000.0 / ended.ratio.point.max(0.001)) as u32;
             if root.tier == Tier::Optimized && ended.verdict != Verdict::Undecided {
-                // The ratio is that of native code, which was the candidate.
-                let thousandths = (1000.0 / ended.ratio.point.max(0.001)) as u32;
                 controller.compared_with_native(thousandths);
+            }
+            if !won && ended.verdict != Verdict::Undecided {
+                controller.faster_than_native(root.id, thousandths);
             }
             if won {
                 controller.bar(root.id, Tier::Optimized);

@@ -27,6 +27,10 @@ pub fn feed(input: Input, now: Nanos, controller: &mut Controller) {
         Input::Replaced(function) => controller.replaced(function),
         Input::Bar(function, tier) => controller.bar(function, tier),
         Input::ComparedWithNative(thousandths) => controller.compared_with_native(thousandths),
+        Input::FasterThanNative(function, thousandths) => {
+            controller.faster_than_native(function, thousandths);
+        }
+        Input::Times(program, runtime) => controller.on_times(program, runtime),
         Input::Hold(function) => drop(controller.hold(function)),
         Input::Release(function) => controller.release(function),
         Input::Caller(function, caller) => controller.on_caller(function, caller),
@@ -228,6 +232,8 @@ fn parse_line(line: &str) -> Result<(Nanos, Input), Problem> {
         "native" => {
             Input::ComparedWithNative(words.number("a speedup", u64::from(u32::MAX))? as u32)
         }
+        "faster" => Input::FasterThanNative(words.function()?, words.small("thousandths=")?),
+        "times" => Input::Times(words.time()?, words.time()?),
         "hold" => Input::Hold(words.function()?),
         "release" => Input::Release(words.function()?),
         "caller" => Input::Caller(words.function()?, words.function()?),

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use uruk::{EXIT_FAILURE, StatsFormat};
 use uruk_live::program::image::{Image, ImageError, carries_bitcode, has_capabilities, is_dynamic};
-use uruk_live::settings::{Force, Settings, VARIABLE};
+use uruk_live::settings::{Force, OVERHEAD, Settings, VARIABLE};
 use uruk_live::start::PRELOADED_BEFORE;
 use uruk_live::tunables::{TUNABLES, with_ours};
 
@@ -55,9 +55,14 @@ pub(super) struct Live {
     /// Say what is done when it is.
     #[arg(short, long)]
     verbose: bool,
-    /// Processor time of the program, in milliseconds, before its bitcode is read.
-    #[arg(long, value_name = "MS", default_value_t = 50)]
-    after: u64,
+    /// Processor time of the program, in milliseconds, before its bitcode is read [default: until
+    /// reading it is a small part of the run, as `--overhead` says].
+    #[arg(long, value_name = "MS")]
+    after: Option<u64>,
+    /// Percent of the program's processor time that compiling may take, beside what it gains; 0: no
+    /// limit.
+    #[arg(long, value_name = "N", default_value_t = OVERHEAD, value_parser = clap::value_parser!(u16).range(0..=1000))]
+    overhead: u16,
     /// Threads that compile for first calls.
     #[arg(long, value_name = "N")]
     jobs: Option<usize>,
@@ -144,7 +149,8 @@ fn written_files(live: &Live, program: &Path) -> Result<WrittenFiles, String> {
 /// The settings of the session in the program.
 fn settings(live: &Live, files: WrittenFiles) -> Settings {
     Settings {
-        after: Duration::from_millis(live.after),
+        after: live.after.map(Duration::from_millis),
+        overhead: live.overhead,
         force: match live.force {
             None => Force::No,
             Some(ForceChoice::All) => Force::All,

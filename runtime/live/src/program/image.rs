@@ -328,15 +328,23 @@ fn records<'b>(
 
 /// Whether a file has a section of bitcode. Reads only the headers.
 pub fn carries_bitcode(file: &Path) -> bool {
-    let read = || -> Option<bool> {
+    bitcode_size(file).is_some()
+}
+
+/// Bytes of the sections of bitcode of a file; `None` if it has none. Reads only the headers.
+pub fn bitcode_size(file: &Path) -> Option<u64> {
+    let read = || -> Option<u64> {
         let cache = ReadCache::new(OwnFile::open(file).ok()?);
         let header = Header::parse(&cache).ok()?;
         let endian = header.endian().ok()?;
         let sections = header.sections(endian, &cache).ok()?;
-        let named = |name: &&str| sections.section_by_name(endian, name.as_bytes()).is_some();
-        Some(BITCODE.iter().any(named))
+        let named = |name: &&str| sections.section_by_name(endian, name.as_bytes());
+        let found = BITCODE.iter().filter_map(named);
+        found
+            .map(|(_, section)| section.sh_size(endian))
+            .reduce(|all, size| all.saturating_add(size))
     };
-    read().unwrap_or(false)
+    read()
 }
 
 /// Whether executing a file grants rights that the file system records (`setcap`): the loader then

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tracing::info;
-use uruk_base::Nanos;
 use uruk_base::locks::MutexGuard;
+use uruk_base::{Nanos, Tier};
 use uruk_profiler::{Choice, Found, Sampler, Summary};
 
 impl TierState {
@@ -170,6 +170,11 @@ impl TierState {
             };
             self.pass_samples_on(state, id, version);
             if let Some(tier) = self.versions.add_samples(id, version, heap.usual()) {
+                if tier == Tier::Native && !self.versions.runs(id, version) {
+                    let samples = u64::from(heap.usual());
+                    let stayed = state.stayed.entry(id.index());
+                    stayed.and_modify(|it| *it += samples).or_default();
+                }
                 let code = Some((version, tier));
                 state.hits.extend(heap.hits(&self.events, now, code));
             }
