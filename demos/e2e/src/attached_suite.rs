@@ -9,7 +9,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::trial::{self, Bench};
 use crate::{
     live_added, live_callers, live_daemon, live_damaged, live_driver, live_edits, live_exchange,
-    live_left_out, live_memory, live_preload, live_results, live_sandbox, live_shapes,
+    live_left_out, live_loops, live_memory, live_preload, live_results, live_sandbox, live_shapes,
     live_strings, live_suspended,
 };
 
@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 26] = [
+    let judges: [(&str, Judge); 27] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -45,6 +45,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::daemon", live_daemon::judge),
         ("swap::damaged", live_damaged::judge),
         ("swap::edits", live_edits::judge),
+        ("explain::loops", live_loops::judge),
         ("swap::memory", live_memory::judge),
         ("swap::strings", live_strings::judge),
         ("swap::shapes", live_shapes::judge),

@@ -46,6 +46,7 @@ pub mod live_forced;
 pub mod live_left_out;
 pub mod live_libraries;
 pub mod live_locals;
+pub mod live_loops;
 pub mod live_memory;
 pub mod live_preload;
 pub mod live_results;

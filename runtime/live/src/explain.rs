@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use uruk_files::shown;
 
-use crate::choose::{Fate, stem};
+use crate::choose::{Fate, Reason, stem};
 use crate::session::Live;
 
 /// Characters of a message that a table shows.
@@ -24,6 +24,7 @@ pub fn table(live: &Live) -> String {
                 format!("not compiled: {failure}")
             }
             (Fate::Adopted { .. }, None) => match &function.chosen.rests {
+                Some(Reason::Once) if function.rests() => once(live, &function.chosen.name),
                 Some(reason) if function.rests() => format!("stays native: {reason}"),
                 _ => stayed(live, &function.chosen.name),
             },
@@ -56,6 +57,20 @@ pub fn table(live: &Live) -> String {
 
 /// Least part of all samples in a loop for which it is listed.
 const HOT: f64 = 0.05;
+
+/// Why a function that is called once stays native, and how hot it is.
+fn once(live: &Live, name: &str) -> String {
+    let reason = format!("stays native: {}", Reason::Once);
+    match live.dylib.native_samples(name) {
+        Ok(part) if part >= HOT => {
+            let part = 100.0 * part;
+            format!(
+                "{reason}, and has {part:.0} % of the samples: only loops in other functions are reached"
+            )
+        }
+        _ => reason,
+    }
+}
 
 /// A remark on a function with a hot loop that a thread never leaves.
 fn stayed(live: &Live, name: &str) -> String {

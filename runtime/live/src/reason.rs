@@ -29,6 +29,8 @@ pub enum Reason {
     Text(String),
     /// This many functions without native code must be compiled before its code runs.
     Needs(usize),
+    /// It is `main`: no call leads to new code.
+    Once,
     /// It is, or calls, a library's function that a function of another file with that name replaces:
     /// the native code may have either.
     Interposed(String),
@@ -65,6 +67,7 @@ impl fmt::Display for Reason {
                     "may call {count} functions that would be compiled before it"
                 )
             }
+            Reason::Once => f.write_str("is called once"),
             Reason::Interposed(name) => {
                 write!(
                     f,

@@ -22,7 +22,7 @@ use uruk::live::rebound::{Contents, Method, NativeCallers};
 use uruk::{Dylib, Error, Event, Jit, PolicyConfig, SamplingSettings, Tier, ToolSettings};
 
 use crate::allocation::CPP_ALLOCATION;
-use crate::choose::{Fate, Outcome, choose};
+use crate::choose::{Fate, Outcome, Reason, choose};
 use crate::entries::EntryError;
 use crate::exchanges::Exchanges;
 use crate::function::{Function, Functions, listen};
@@ -30,7 +30,7 @@ use crate::known::{Module, Program};
 use crate::locked::{Locked, Turn};
 use crate::program::image::{Image, ImageError, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
-use crate::settings::{Settings, budget};
+use crate::settings::{Force, Settings, budget};
 
 /// The program stays native.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +108,8 @@ pub struct Live {
     pub(crate) exchanging: Turn,
     /// Names defined as addresses.
     defined: Locked<HashSet<String>>,
+    /// The program runs already.
+    started: bool,
 }
 
 /// Called functions, and facts about their native callers.
@@ -251,6 +253,7 @@ impl Live {
             exchanges: Locked::default(),
             exchanging: Turn::default(),
             defined: Locked::default(),
+            started: settings.force == Force::No,
         };
         live.sources = NativeFiles::of(&live.jit).sources(modules.clone())?;
         live.known = live.known(&counts);
@@ -352,8 +355,12 @@ impl Live {
     }
 
     fn list(&self, outcome: Outcome, number: usize) {
-        for chosen in outcome.functions {
+        for mut chosen in outcome.functions {
             let module = &self.known[number];
+            let is_main = module.program.image.executable && chosen.name == "main";
+            if is_main && self.started && matches!(chosen.fate, Fate::Adopted { .. }) {
+                chosen.rests = chosen.rests.or(Some(Reason::Once));
+            }
             let source = &self.sources[number];
             let source = match module.program.library() {
                 "" => source.clone(),

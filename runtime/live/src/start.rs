@@ -265,11 +265,8 @@ fn run(settings: &Settings) {
     reach(Stage::Begun);
     let forced = settings.force != Force::No;
     if !forced {
-        wait_for(
-            settings
-                .after
-                .unwrap_or_else(|| patience(settings.overhead)),
-        );
+        let own = || patience(settings.overhead, bitcode_bytes());
+        wait_for(settings.after.unwrap_or_else(own));
     }
     if uruk::live::own_threads_end() {
         return reach(Stage::Ready);
@@ -338,18 +335,24 @@ fn say(text: &[u8]) {
 ///
 /// # Why
 /// sqlite's 3 MB take 0.5 s, so a run of a second took half as much again.
-fn patience(percent: u16) -> Duration {
+fn patience(percent: u16, bytes: u64) -> Duration {
     /// To open LLVM, and to start a session.
     const OPENING: Duration = Duration::from_millis(25);
     /// To read, rebind and adopt a byte of bitcode.
     const BYTE: Duration = Duration::from_nanos(170);
-    let files = LOADED.get().into_iter().flatten();
-    let bytes: u64 = files.filter_map(|it| bitcode_size(&it.file)).sum();
-    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let reading = BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
+    let cost = OPENING + reading;
     match percent {
         0 => OPENING,
-        percent => (OPENING + BYTE * bytes) * 100 / u32::from(percent),
+        percent => cost.saturating_mul(100) / u32::from(percent),
     }
+}
+
+/// Bytes of bitcode of the files that the program was loaded with.
+fn bitcode_bytes() -> u64 {
+    let files = LOADED.get().into_iter().flatten();
+    let sizes = files.filter_map(|it| bitcode_size(&it.file));
+    sizes.fold(0, u64::saturating_add)
 }
 
 /// Waits until the process has used that much processor time, or a client asks.
@@ -371,5 +374,21 @@ fn wait_for(after: Duration) {
         if stage::wait_asked(time) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::patience;
+
+    #[test]
+    fn reading_is_a_small_part_of_the_run() {
+        // An empty program waits for what LLVM's opening takes; one with 3 MB of bitcode for long.
+        assert_eq!(patience(4, 0).as_millis(), 625);
+        assert_eq!(patience(4, 3_000_000).as_millis(), 13_375);
+        assert_eq!(patience(100, 1_000_000).as_millis(), 195);
+        // Without a limit a program that ends at once still costs nothing.
+        assert_eq!(patience(0, u64::MAX).as_millis(), 25);
+        assert!(patience(1, u64::MAX).as_secs() > 3600);
     }
 }

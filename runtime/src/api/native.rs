@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use uruk_base::{FunctionId, VersionId};
+use uruk_base::{FunctionId, Tier, VersionId};
 use uruk_codegen::native::{
     Additions, Choices, Contents, Method, NativeCallers, Outdated, Survey, Versions,
 };
@@ -102,6 +102,18 @@ impl Dylib {
         let id = self.id_of(name)?;
         let _pass = gate::enter();
         Ok(self.jit.session().tiers.sampling.stayed(id))
+    }
+
+    /// The part of all samples that were in adopted code of a function.
+    ///
+    /// # Errors
+    /// [`Error::MissingSymbols`], [`Error::NotAFunction`].
+    pub fn native_samples(&self, name: &str) -> Result<f64, Error> {
+        let id = self.id_of(name)?;
+        let _pass = gate::enter();
+        let session = self.jit.session();
+        let samples = session.versions.samples_at(id, Tier::Native) as f64;
+        Ok(samples / session.tiers.sampling.usual().max(1) as f64)
     }
 
     /// Sets the functions that adopted code depends on, in place of [`NativeCode::holds`]. The code

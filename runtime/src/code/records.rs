@@ -334,6 +334,19 @@ impl Versions {
         Some(found.tier)
     }
 
+    /// Samples in versions of a function at a tier.
+    pub(crate) fn samples_at(&self, id: FunctionId, tier: Tier) -> u64 {
+        let records = self.lock();
+        let built = records
+            .get(&id.index())
+            .into_iter()
+            .flat_map(|it| &it.built);
+        built
+            .filter(|it| it.tier == tier)
+            .map(|it| it.samples)
+            .sum()
+    }
+
     /// Whether calls reach that version of a function.
     pub(crate) fn runs(&self, function: FunctionId, version: VersionId) -> bool {
         let published = self.seen(function).published();
