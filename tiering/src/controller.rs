@@ -239,6 +239,14 @@ impl Controller {
         self.load_at = now;
     }
 
+    /// Records the processor time of the program's threads, and of the runtime's, since the process
+    /// began. Compiles in the background wait until the limit of the setting `overhead` allows them.
+    pub fn on_times(&mut self, program: Nanos, runtime: Nanos) {
+        self.diary
+            .note(Nanos::ZERO, || Input::Times(program, runtime));
+        self.overhead.set(program, runtime);
+    }
+
     /// Adds samples of a version, and the time they stand for. Call it before the counters of the
     /// same poll: counts without their samples look like time that did not pass.
     pub fn on_samples(

@@ -1,9 +1,9 @@
 //! Native programs under `uruk live` at several lengths of run: the processor time of all threads, and
 //! the wall-clock time, of a whole process over those of `clang -O2`.
 //!
-//! What the library spends is to be a small part of any run, and what it gains comes on top
-//! (`uruk_tiering`, *overhead*). Both processes run interleaved. A short run shows what the library
-//! costs before it has compiled anything; a long one whether that came back.
+//! The library spends a small part of the time of any run, besides what it gains (`uruk_tiering`,
+//! *overhead*). Both processes run interleaved. A short run shows the cost of the library before it
+//! has compiled anything; a long one whether that was gained back.
 
 use std::ffi::OsString;
 

@@ -43,7 +43,7 @@ use uruk::live::rebound::{
 
 use crate::arguments::{Results, results};
 use crate::merged::merged;
-use crate::names::{Names, Table};
+use crate::names::{NameList, Table};
 use crate::program::symbols::{Place, PlaceKind};
 use crate::reach::Reach;
 pub use crate::reason::Reason;
@@ -102,10 +102,10 @@ pub struct Chosen {
     /// Code that is not compiled again may call its native code, which cannot be redirected.
     pub called: bool,
     /// Functions whose bodies may be in its native code.
-    pub holds: Names,
+    pub holds: NameList,
     /// Other functions whose bodies the optimizer saw, so that facts about them may be in its native
     /// code.
-    pub relies: Names,
+    pub relies: NameList,
     /// Another function with the same native code.
     pub merged: Option<String>,
 }
@@ -307,8 +307,8 @@ impl FunctionChoices<'_> {
             narrow: place
                 .is_some_and(|place| info.local && !info.aliased && !known.mentions(place.address)),
             called: place.is_none() && is_called(info, known),
-            holds: Names::new(&self.names, self.reach.holds(number)),
-            relies: Names::new(&self.names, self.reach.relies(number)),
+            holds: NameList::new(&self.names, self.reach.holds(number)),
+            relies: NameList::new(&self.names, self.reach.relies(number)),
             merged: self.merged[number].clone(),
         }
     }

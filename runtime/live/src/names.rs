@@ -37,15 +37,15 @@ impl Table {
 /// Names, as indices of a table that lists of one module share. They are many: each function lists
 /// all that it reaches.
 #[derive(Clone, Default)]
-pub struct Names {
+pub struct NameList {
     table: Arc<Table>,
     indices: Box<[u32]>,
 }
 
-impl Names {
+impl NameList {
     /// The names with these indices in the table.
-    pub(crate) fn new(table: &Arc<Table>, indices: impl Iterator<Item = usize>) -> Names {
-        Names {
+    pub(crate) fn new(table: &Arc<Table>, indices: impl Iterator<Item = usize>) -> NameList {
+        NameList {
             table: Arc::clone(table),
             indices: indices.map(|index| index as u32).collect(),
         }
@@ -74,16 +74,16 @@ impl Names {
     }
 }
 
-impl fmt::Debug for Names {
+impl fmt::Debug for NameList {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_list().entries(self.iter()).finish()
     }
 }
 
-impl PartialEq for Names {
-    fn eq(&self, other: &Names) -> bool {
+impl PartialEq for NameList {
+    fn eq(&self, other: &NameList) -> bool {
         self.iter().eq(other.iter())
     }
 }
 
-impl Eq for Names {}
+impl Eq for NameList {}

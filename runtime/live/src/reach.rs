@@ -22,8 +22,8 @@ use crate::choose::{Known, Reason};
 use crate::closure::Closure;
 use crate::program::symbols::Place;
 
-/// What the functions of a survey reach, by number: those that they call or read, and those that these
-/// do. A function that is only passed to a function of another file is not included.
+/// The functions that those of a survey reach, by number: they call or read them, directly or through
+/// others. A function that is only passed to a function of another file is not included.
 pub(crate) struct Reach {
     held: Closure,
     all: Closure,

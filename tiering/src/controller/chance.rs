@@ -8,6 +8,9 @@ use crate::queue::Heat;
 
 use super::Controller;
 
+/// Processors that an idle program is taken to use.
+const IDLE: f64 = 0.01;
+
 /// The expected result of a promotion to the next tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chance {
@@ -73,6 +76,28 @@ impl Controller {
             heat,
             worth_at: now + prospect.pays_after(share, config),
         })
+    }
+
+    /// Whether a compile of that cost may begin, by the limit on the time of the runtime (`overhead`).
+    /// If not, the next poll is due when it may, should the program go on to use processors as now.
+    pub(super) fn may_cost(&mut self, now: Nanos, cost: f64) -> bool {
+        let limit = self.config.overhead;
+        if limit == 0.0 {
+            return true;
+        }
+        let promised = self.outstanding.iter().map(|job| job.cost).sum();
+        let missing = self.overhead.missing(limit, cost, promised);
+        if missing > 0.0 {
+            let load = self.load.at(now, self.config.window).max(IDLE);
+            self.polls.expect(now + Nanos::from_f64(missing / load));
+        }
+        missing <= 0.0
+    }
+
+    /// The expected time of a compile, in ns; zero if the function is not tracked.
+    pub(super) fn cost(&self, function: FunctionId, tier: Tier) -> f64 {
+        let facts = self.facts(function);
+        facts.map_or(0.0, |facts| self.costs.expect(tier, &facts))
     }
 
     /// A share as counters show it, at most that of the whole process.

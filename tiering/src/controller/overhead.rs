@@ -7,7 +7,7 @@
 //! | variable | meaning | from |
 //! |---|---|---|
 //! | `overhead` | the setting; without a limit if 0 | `Config` |
-//! | `program`, `runtime` | processor time of the threads of each so far | [`Controller::on_times`] |
+//! | `program`, `runtime` | processor time of the threads of each so far | [`Controller::on_times`](super::Controller::on_times) |
 //! | `saved` | time that code saved over the native code in whose place it runs | samples of versions that were compared with it |
 //! | `promised` | expected time of compiles in progress, of which `runtime` has only a part | `costs` |
 //!
@@ -21,11 +21,7 @@
 //! has used bounds the sum at every length of run, in the manner of ski rental, and what is gained can
 //! be spent again.
 
-use crate::costs::Costs;
-use crate::ids::{FunctionId, Nanos, Tier};
-use crate::stream::Input;
-
-use super::Controller;
+use crate::ids::Nanos;
 
 /// The times so far, in ns.
 #[derive(Debug, Default)]
@@ -36,61 +32,22 @@ pub(super) struct Overhead {
 }
 
 impl Overhead {
+    /// Sets the times of the program and of the runtime.
+    pub(super) fn set(&mut self, program: Nanos, runtime: Nanos) {
+        self.program = program.as_f64();
+        self.runtime = runtime.as_f64();
+    }
+
+    /// Processor time by which the program's is short of what allows a compile of that `cost`, with a
+    /// `limit` above zero; zero if it is allowed.
+    pub(super) fn missing(&self, limit: f64, cost: f64, promised: f64) -> f64 {
+        let paid = self.runtime - self.saved;
+        ((cost + promised + paid) / limit - self.program).max(0.0)
+    }
+
     /// Adds `time` in code that is faster than native code by so many hundredths.
     pub(super) fn save(&mut self, time: f64, hundredths: u8) {
         self.saved += time * f64::from(hundredths) / 100.0;
-    }
-}
-
-impl Controller {
-    /// Records the processor time of the program's threads, and of the runtime's, since the process
-    /// began. Compiles in the background wait until the limit of the setting `overhead` allows them.
-    pub fn on_times(&mut self, program: Nanos, runtime: Nanos) {
-        self.diary
-            .note(Nanos::ZERO, || Input::Times(program, runtime));
-        self.overhead.program = program.as_f64();
-        self.overhead.runtime = runtime.as_f64();
-    }
-
-    /// Records a comparison: the running version of a function is so many thousandths as fast as its
-    /// native code.
-    pub fn faster_than_native(&mut self, function: FunctionId, thousandths: u32) {
-        self.diary.note(Nanos::ZERO, || {
-            Input::FasterThanNative(function, thousandths)
-        });
-        if let Some(activity) = self.functions.get_mut(function) {
-            let hundredths = thousandths.saturating_sub(1000) / 10;
-            activity.gained = u8::try_from(hundredths).unwrap_or(u8::MAX);
-        }
-    }
-
-    /// Whether a compile of that cost may begin. If not, the next poll is due when it may, should the
-    /// program go on to use that much processor time.
-    pub(super) fn may_cost(&mut self, now: Nanos, cost: f64) -> bool {
-        let limit = self.config.overhead;
-        if limit == 0.0 {
-            return true;
-        }
-        let promised: f64 = self.outstanding.iter().map(|job| job.cost).sum();
-        let Overhead {
-            program,
-            runtime,
-            saved,
-        } = self.overhead;
-        let missing = cost + promised + runtime - saved - limit * program;
-        if missing > 0.0 {
-            let load = self.load.at(now, self.config.window).max(0.01);
-            self.polls
-                .expect(now + Nanos::from_f64(missing / (limit * load)));
-        }
-        missing <= 0.0
-    }
-
-    /// The expected cost of a compile.
-    pub(super) fn cost(&self, function: FunctionId, tier: Tier) -> f64 {
-        let costs: &Costs = &self.costs;
-        let facts = self.functions.get(function).map(|it| it.facts());
-        facts.map_or(0.0, |facts| costs.expect(tier, &facts))
     }
 }
 
@@ -99,6 +56,7 @@ mod tests {
     use super::super::tests::{F, controller, first};
     use super::super::{Decision, Outcome};
     use super::*;
+    use crate::ids::Tier;
 
     /// Milliseconds of the program until a hot function is compiled, if the runtime has used `before`.
     fn compiled_after(overhead: f64, before: Nanos) -> u64 {

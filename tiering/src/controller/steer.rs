@@ -87,6 +87,18 @@ impl Controller {
         self.speedups.learn_native(f64::from(thousandths) / 1000.0);
     }
 
+    /// Records a comparison: the running version of a function is so many thousandths as fast as its
+    /// native code.
+    pub fn faster_than_native(&mut self, function: FunctionId, thousandths: u32) {
+        self.diary.note(Nanos::ZERO, || {
+            Input::FasterThanNative(function, thousandths)
+        });
+        if let Some(activity) = self.functions.get_mut(function) {
+            let hundredths = thousandths.saturating_sub(1000) / 10;
+            activity.gained = u8::try_from(hundredths).unwrap_or(u8::MAX);
+        }
+    }
+
     /// Bars a function from promotion to `tier` by the policy: its code there was found slower.
     pub fn bar(&mut self, function: FunctionId, tier: Tier) {
         self.diary.note(Nanos::ZERO, || Input::Bar(function, tier));
@@ -135,9 +147,7 @@ impl Controller {
 
     /// The expected compile time of a function; zero if it is not tracked.
     pub fn expected_cost(&self, function: FunctionId, tier: Tier) -> Nanos {
-        let facts = self.facts(function);
-        let cost = facts.map(|facts| self.costs.expect(tier, &facts));
-        cost.map_or(Nanos::ZERO, Nanos::from_f64)
+        Nanos::from_f64(self.cost(function, tier))
     }
 
     /// Processor time of the program from one entry of a function to the next, in the recent past,

@@ -7,7 +7,7 @@ mod variables;
 use uruk::InlinedCopy;
 use uruk::live::rebound::{FunctionInfo, Keep, PlainType, VariableChoice, VariableInfo};
 use uruk_live::choose::{Fate, Outcome, Reason};
-use uruk_live::names::Names;
+use uruk_live::names::NameList;
 use uruk_live::program::symbols::PlaceKind;
 
 use program::{Program, caller_and_inner, chosen, function, variable};
@@ -377,7 +377,7 @@ fn functions_that_are_never_inlined_are_relied_on_by_callers_and_not_held() {
         let outcome = chosen(functions, Vec::new(), program);
         let main = outcome.functions[0].clone();
         assert!(outcome.functions[1].holds.iter().eq(["inner"]));
-        let listed = |names: Names| names.iter().map(str::to_owned).collect::<Vec<_>>();
+        let listed = |names: NameList| names.iter().map(str::to_owned).collect::<Vec<_>>();
         (listed(main.holds), listed(main.relies))
     };
     let both = || vec!["apart".to_owned(), "inner".to_owned()];
