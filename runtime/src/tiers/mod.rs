@@ -212,10 +212,17 @@ impl TierState {
         if !self.versions.has(id) {
             return;
         }
-        // A better version may have been published meanwhile, and reported before.
-        let (version, tier, counters) = match self.versions.seen(id).published() {
-            Some(other) if other.id != made.version => (other.id, other.tier, false),
-            _ => (made.version, tier, made.counts),
+        let published = self.versions.seen(id).published();
+        let other = published.filter(|other| other.id != made.version);
+        let known = control.controller.view(id);
+        if other.is_some_and(|it| it.tier == tier) && known.is_none_or(|it| it.version.is_none()) {
+            // Two threads made first code: the other one reports what runs.
+            return;
+        }
+        let (version, tier, counters) = match other {
+            // Better code was published meanwhile.
+            Some(other) => (other.id, other.tier, false),
+            None => (made.version, tier, made.counts),
         };
         let first = FirstCode {
             version,
@@ -225,7 +232,10 @@ impl TierState {
             counters,
         };
         control.controller.on_compiled(nanos(now), id, &first);
-        control.watch(id, counters, Count::default());
+        // The counters of another version are watched if its own report says so.
+        if other.is_none() {
+            control.watch(id, counters, Count::default());
+        }
         let soon = nanos(now) + control.controller.poll_interval(nanos(now));
         drop(control);
         // A wake-up costs more than a delay by the length of a look.
