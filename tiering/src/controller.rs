@@ -20,7 +20,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use crate::activity::{Place, Wish};
+use crate::activity::{Activity, Place, Wish};
 use crate::config::Config;
 use crate::costs::Costs;
 use crate::ids::{FunctionId, Nanos, Tier, VersionId, VersionIds};
@@ -333,7 +333,9 @@ impl Controller {
             }) = self.chance(now, function, busy)
                 && score >= self.config.keep
             {
-                if !self.may_cost(now, self.cost(function, tier)) {
+                let from = self.functions.get(function).and_then(Activity::tier);
+                let waits = from != Some(Tier::Baseline);
+                if waits && !self.may_cost(now, self.cost(function, tier)) {
                     self.wait_for_budget(function, heat);
                     return None;
                 }

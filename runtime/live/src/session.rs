@@ -413,8 +413,10 @@ impl Live {
             self.set_relies(function, None);
         }
         for function in functions.iter().filter(|it| it.rests()) {
-            // A function without a version is listed in the table.
-            let _ = self.dylib.pin(&function.chosen.name, Some(Tier::Native));
+            let pin = || self.dylib.pin(&function.chosen.name, Some(Tier::Native));
+            // Its native code is not current after an exchange that was rolled back. A function without
+            // a version is listed in the table.
+            let _ = pin().or_else(|_| self.take_back(function).and_then(|()| pin()));
         }
     }
 

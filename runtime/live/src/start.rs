@@ -265,7 +265,10 @@ fn run(settings: &Settings) {
     reach(Stage::Begun);
     let forced = settings.force != Force::No;
     if !forced {
-        let own = || patience(settings.overhead, bitcode_bytes());
+        let own = || {
+            let (file, bitcode) = bytes();
+            patience(settings.overhead, file, bitcode)
+        };
         wait_for(settings.after.unwrap_or_else(own));
     }
     if uruk::live::own_threads_end() {
@@ -276,7 +279,8 @@ fn run(settings: &Settings) {
             say(text.as_bytes());
         }
         WITHOUT_MEMORY.store(true, Ordering::Relaxed);
-        return reach(Stage::Ready);
+        reach(Stage::Ready);
+        return watch_main_thread();
     }
     let Some(loaded) = LOADED.get() else {
         return reach(Stage::Ready);
@@ -292,8 +296,18 @@ fn run(settings: &Settings) {
         force::begin(live, settings.force);
     }
     reach(Stage::Ready);
-    if let Some(live) = live {
-        force::go_on(live, settings.force);
+    match live {
+        Some(live) => force::go_on(live, settings.force),
+        None => watch_main_thread(),
+    }
+}
+
+/// Looks after the main thread in a process without a session, which would do it: threads of this library
+/// would keep the process alive.
+fn watch_main_thread() {
+    while !uruk::live::own_threads_end() {
+        uruk::live::look_at_main_thread();
+        std::thread::sleep(LOOK);
     }
 }
 
@@ -335,25 +349,37 @@ fn say(text: &[u8]) {
 ///
 /// # Why
 /// sqlite's 3 MB take 0.5 s, so a run of a second took half as much again.
-fn patience(percent: u16, bytes: u64) -> Duration {
+fn patience(percent: u16, file: u64, bitcode: u64) -> Duration {
     /// To open LLVM, and to start a session.
     const OPENING: Duration = Duration::from_millis(25);
     /// To read, rebind and adopt a byte of bitcode.
     const BYTE: Duration = Duration::from_nanos(170);
-    let reading = BYTE.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
-    let cost = OPENING + reading;
+    /// To read a byte of the file, and to search its code.
+    const FILE_BYTE: Duration = Duration::from_nanos(4);
+    let all =
+        |bytes: u64, one: Duration| one.saturating_mul(u32::try_from(bytes).unwrap_or(u32::MAX));
+    let cost = OPENING + all(bitcode, BYTE) + all(file, FILE_BYTE);
     match percent {
         0 => OPENING,
         percent => cost.saturating_mul(100) / u32::from(percent),
     }
 }
 
-/// Bytes of bitcode of the files that the program was loaded with.
-fn bitcode_bytes() -> u64 {
-    let files = LOADED.get().into_iter().flatten();
-    let sizes = files.filter_map(|it| bitcode_size(&it.file));
-    sizes.fold(0, u64::saturating_add)
+/// Bytes of the files with bitcode that the program was loaded with, and of their bitcode.
+fn bytes() -> (u64, u64) {
+    let mut sum = (0_u64, 0_u64);
+    for loaded in LOADED.get().into_iter().flatten() {
+        let Some(bitcode) = bitcode_size(&loaded.file) else {
+            continue;
+        };
+        let file = std::fs::metadata(&loaded.file).map_or(0, |it| it.len());
+        sum = (sum.0.saturating_add(file), sum.1.saturating_add(bitcode));
+    }
+    sum
 }
+
+/// Time between two checks whether the main thread has ended without the C library's knowledge.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Waits until the process has used that much processor time, or a client asks.
 fn wait_for(after: Duration) {
@@ -370,7 +396,7 @@ fn wait_for(after: Duration) {
         }
         // The main thread may have ended before there is a session.
         uruk::live::look_at_main_thread();
-        let time = (after - used).max(Duration::from_millis(1));
+        let time = (after - used).clamp(Duration::from_millis(1), LOOK);
         if stage::wait_asked(time) {
             return;
         }
@@ -383,12 +409,15 @@ mod tests {
 
     #[test]
     fn reading_is_a_small_part_of_the_run() {
-        // An empty program waits for what LLVM's opening takes; one with 3 MB of bitcode for long.
-        assert_eq!(patience(4, 0).as_millis(), 625);
-        assert_eq!(patience(4, 3_000_000).as_millis(), 13_375);
-        assert_eq!(patience(100, 1_000_000).as_millis(), 195);
+        let ms = |percent, file, bitcode| patience(percent, file, bitcode).as_millis();
+        // An empty program waits for what LLVM's opening takes; one with 3 MB of bitcode for long, and
+        // so does one with much else in its file.
+        assert_eq!(ms(4, 0, 0), 625);
+        assert_eq!(ms(4, 4_000_000, 3_000_000), 13_775);
+        assert_eq!(ms(4, 120_000_000, 8_000), 12_659);
+        assert_eq!(ms(100, 0, 1_000_000), 195);
         // Without a limit a program that ends at once still costs nothing.
-        assert_eq!(patience(0, u64::MAX).as_millis(), 25);
-        assert!(patience(1, u64::MAX).as_secs() > 3600);
+        assert_eq!(ms(0, u64::MAX, u64::MAX), 25);
+        assert!(ms(1, 0, u64::MAX) > 3_600_000);
     }
 }

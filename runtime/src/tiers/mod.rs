@@ -377,7 +377,12 @@ impl TierState {
         }
         *self.thread.lock() = None;
         self.asleep_until.store(u64::MAX, Ordering::Relaxed);
-        self.control().controller.abandon();
+        {
+            let mut control = self.control();
+            control.controller.abandon();
+            // The clock of the process starts again.
+            control.processor = Duration::ZERO;
+        }
         self.sampling.after_fork_child();
         self.profiles.after_fork_child();
     }

@@ -12,7 +12,9 @@
 //! | `promised` | expected time of compiles in progress, of which `runtime` has only a part | `costs` |
 //!
 //! A candidate is compiled when its expected cost is left, and the best candidate is waited for: a
-//! cheaper one in its place would take what was saved up for it.
+//! cheaper one in its place would take what was saved up for it. Candidates at tier 1 do not wait:
+//! they run in the place of native code, which is faster, since a function was exchanged or a caller
+//! was compiled.
 //!
 //! # Why
 //! The formula of `policy` weighs each function's gain against its own compile. In a native program the
@@ -54,19 +56,37 @@ impl Overhead {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::super::tests::{F, controller, first};
-    use super::super::{Decision, Outcome};
+    use super::super::{Controller, Decision, FirstCode, Outcome};
     use super::*;
-    use crate::ids::Tier;
+    use crate::ids::{Tier, VersionId};
+    use crate::policy::Facts;
+
+    /// Reports native code of `F`.
+    fn native(controller: &mut Controller) -> VersionId {
+        let version = controller.ids.next();
+        let first = FirstCode {
+            version,
+            tier: Tier::Native,
+            facts: Facts {
+                instructions: 100,
+                ..Facts::default()
+            },
+            compile: Nanos::ZERO,
+            counters: false,
+        };
+        controller.on_compiled(Nanos::ZERO, F, &first);
+        version
+    }
 
     /// Milliseconds of the program until a hot function is compiled, if the runtime has used `before`.
     fn compiled_after(overhead: f64, before: Nanos) -> u64 {
         let mut controller = controller(|config| config.overhead = overhead);
-        first(&mut controller, Nanos::ZERO, F, 100);
+        let version = native(&mut controller);
         for ms in 1..100_000 {
             let now = Nanos::from_ms(ms);
             controller.on_times(now, before);
             controller.on_processor_time(now, Nanos::from_ms(1));
-            controller.on_counters(now, F, 25_000, 0);
+            controller.on_samples(now, F, version, 1, Nanos::from_ms(1));
             if controller.next(now).is_some() {
                 return ms;
             }
@@ -77,28 +97,37 @@ mod tests {
     #[test]
     fn compiles_wait_until_their_cost_is_a_part_of_the_run() {
         let mut known = controller(|_| {});
-        first(&mut known, Nanos::ZERO, F, 100);
+        native(&mut known);
         let cost = known.cost(F, Tier::Optimized) / 1e6;
-        let near = |ms: u64, expected: f64| {
-            assert!((ms as f64 - expected).abs() <= 2.0, "{ms} for {expected}");
-        };
-        assert!(compiled_after(0.0, Nanos::ZERO) <= 2);
-        near(compiled_after(0.04, Nanos::ZERO), cost / 0.04);
-        near(
-            compiled_after(0.04, Nanos::from_ms(30)),
-            (cost + 30.0) / 0.04,
+        let free = compiled_after(0.0, Nanos::ZERO);
+        let limited = compiled_after(0.04, Nanos::from_ms(30)) as f64;
+        let expected = (cost + 30.0) / 0.04;
+        assert!(
+            (limited - expected).abs() <= 2.0,
+            "{limited} for {expected}"
         );
+        assert!((free as f64) < limited / 4.0, "{free} and {limited}");
+    }
+
+    #[test]
+    fn code_of_tier_1_over_native_code_does_not_wait() {
+        let mut controller = controller(|config| config.overhead = 0.04);
+        first(&mut controller, Nanos::ZERO, F, 100);
+        let now = Nanos::from_ms(1);
+        controller.on_times(now, Nanos::from_ms(1_000));
+        controller.on_counters(now, F, 25_000_000, 0);
+        assert!(controller.next(now).is_some());
     }
 
     #[test]
     fn what_is_gained_is_spent_again() {
         let mut controller = controller(|config| config.overhead = 0.01);
-        first(&mut controller, Nanos::ZERO, F, 100);
+        native(&mut controller);
         let mut now = Nanos::from_ms(1);
         controller.on_times(Nanos::from_ms(10_000), Nanos::ZERO);
-        controller.on_counters(now, F, 25_000_000, 0);
+        controller.request(F, Tier::Optimized);
         let Some(Decision::Compile { version, .. }) = controller.next(now) else {
-            panic!("it is hot, and 100 ms are left");
+            panic!("it was requested");
         };
         let compile = Nanos::from_ms(5);
         let counters = false;

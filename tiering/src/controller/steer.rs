@@ -9,6 +9,7 @@ use crate::ids::{FunctionId, Nanos, Tier, VersionId};
 use crate::policy::Facts;
 use crate::stream::Input;
 
+use super::overhead::Overhead;
 use super::{Controller, Decision, Job, Reason};
 
 impl Controller {
@@ -257,6 +258,7 @@ impl Controller {
     pub fn abandon(&mut self) {
         self.diary.forget();
         self.orders.clear();
+        self.overhead = Overhead::default();
         for job in std::mem::take(&mut self.outstanding) {
             self.stats.cancelled += 1;
             if job.stale {
