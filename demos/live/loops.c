@@ -1,7 +1,7 @@
 /* A hot loop that is entered once, by a function that nothing calls again. It answers each line of
    its input.
 
-   -DIN_MAIN: the loop is one of `main`. */
+   -DIN_MAIN: the loop is one of `main`. -DSHIFT=N: another version of a function that is inlined there. */
 #include <poll.h>
 #include <stdio.h>
 
@@ -19,10 +19,16 @@ static int answered(void) {
     return 1;
 }
 
+#ifndef SHIFT
+#define SHIFT 15
+#endif
+
+static unsigned mix(unsigned sum) { return sum ^ sum >> SHIFT; }
+
 #define LOOP                                         \
     for (unsigned pass = 0, sum = seed;; pass++) {   \
         sum = sum * 1664525 + pass;                  \
-        sum ^= sum >> 15;                            \
+        sum = mix(sum);                              \
         if (pass % (1 << 22) == 0) {                 \
             seed = sum;                              \
             if (!answered())                         \

@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 27] = [
+    let judges: [(&str, Judge); 28] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -46,6 +46,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::damaged", live_damaged::judge),
         ("swap::edits", live_edits::judge),
         ("explain::loops", live_loops::judge),
+        ("ends::raw_exit", live_loops::judge_raw_exit),
         ("swap::memory", live_memory::judge),
         ("swap::strings", live_strings::judge),
         ("swap::shapes", live_shapes::judge),
