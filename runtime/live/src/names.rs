@@ -67,11 +67,6 @@ impl NameList {
         };
         self.indices.iter().filter_map(number).collect()
     }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.indices.is_empty()
-    }
 }
 
 impl fmt::Debug for NameList {
