@@ -213,6 +213,8 @@ pub fn judge_refusals(bench: &Bench) -> Result<(), String> {
         (build(bench, "stripped", &["-s"])?, "stripped"),
         (build(bench, "static", &["-static"])?, "linked statically"),
         (owned, "setuid"),
+        (damaged(bench, "damaged", |at| at + 4)?, "of the bitcode"),
+        (damaged(bench, "none", |_| 0)?, "not an ELF file"),
     ];
     let mut programs = Vec::from(programs);
     let capable = build(bench, "capable", &[])?;
@@ -233,6 +235,18 @@ pub fn judge_refusals(bench: &Bench) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A program with wrong bytes at the place that `place` gives for that of its bitcode.
+fn damaged(bench: &Bench, name: &str, place: impl Fn(usize) -> usize) -> Result<PathBuf, String> {
+    let program = build(bench, name, &[])?;
+    let failed = |error: std::io::Error| error.to_string();
+    let mut bytes = fs::read(&program).map_err(failed)?;
+    let begin = bytes.windows(4).position(|it| it == b"BC\xc0\xde");
+    let at = place(begin.ok_or("no bitcode in the program")?);
+    bytes[at..at + 4].fill(0xff);
+    fs::write(&program, bytes).map_err(failed)?;
+    Ok(program)
 }
 
 /// Gives a program rights of its own, which only root can, and where file systems keep them.

@@ -28,7 +28,8 @@ use crate::exchanges::Exchanges;
 use crate::function::{Function, Functions, listen};
 use crate::known::{Module, Program};
 use crate::locked::{Locked, Turn};
-use crate::program::image::{Image, ImageError, carries_bitcode};
+use crate::program::headers::carries_bitcode;
+use crate::program::image::{Image, ImageError};
 use crate::program::loaded::{self, Loaded};
 use crate::settings::{Force, Settings, budget};
 

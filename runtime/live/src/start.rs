@@ -28,7 +28,7 @@ use uruk::StatsFormat;
 use uruk_files::{Messages, OutputPath, say};
 
 use crate::allocation::{self, own_allocation};
-use crate::program::image::{bitcode_size, carries_bitcode};
+use crate::program::headers::{bitcode_size, carries_bitcode};
 use crate::program::loaded::{self, Loaded};
 use crate::session::{Live, LiveError};
 use crate::settings::{Force, Settings, VARIABLE};

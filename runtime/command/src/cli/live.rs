@@ -4,6 +4,8 @@
 //! loader reports nothing.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use uruk::{EXIT_FAILURE, StatsFormat};
-use uruk_live::program::image::{Image, ImageError, carries_bitcode, has_capabilities, is_dynamic};
+use uruk_live::program::headers::{carries_bitcode, examine, has_capabilities, is_dynamic};
+use uruk_live::program::image::ImageError;
 use uruk_live::settings::{Force, OVERHEAD, Settings, VARIABLE};
 use uruk_live::start::PRELOADED_BEFORE;
 use uruk_live::tunables::{TUNABLES, with_ours};
@@ -250,8 +253,8 @@ fn check(program: &Path) -> Result<(), String> {
         ));
     }
     let is_dynamic = is_dynamic(program);
-    match Image::read(program, 0, true) {
-        Ok(_) if !is_dynamic => Err(format!(
+    match examine(program) {
+        Ok(()) if !is_dynamic => Err(format!(
             "{shown}: is linked statically: no library can be loaded into it"
         )),
         Err(ImageError::NotElf { .. }) if is_script(program) => Err(format!(
@@ -262,13 +265,13 @@ fn check(program: &Path) -> Result<(), String> {
         }
         Err(_) if is_dynamic && libraries(program).iter().any(|file| is_of_use(file)) => Ok(()),
         Err(cause) => Err(cause.to_string()),
-        Ok(_) => Ok(()),
+        Ok(()) => Ok(()),
     }
 }
 
 /// Whether a library's functions can be compiled again.
 fn is_of_use(library: &Path) -> bool {
-    carries_bitcode(library) && Image::read(library, 0, false).is_ok()
+    carries_bitcode(library) && examine(library).is_ok()
 }
 
 /// The shared libraries that a program with a dynamic loader begins with, as the loader lists them; none
@@ -293,7 +296,9 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
 }
 
 fn is_script(file: &Path) -> bool {
-    std::fs::read(file).is_ok_and(|bytes| bytes.starts_with(b"#!"))
+    let mut begin = [0; 2];
+    let read = File::open(file).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == *b"#!"
 }
 
 /// The library: the file that the environment names, or beside this command, or in the folder for

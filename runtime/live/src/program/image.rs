@@ -1,16 +1,12 @@
 //! One file of the process: an executable or a shared library.
 
 use std::collections::HashSet;
-use std::ffi::CString;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use object::Endianness;
 use object::elf::{self, FileHeader64};
-use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
-use uruk_files::OwnFile;
 
 use super::locals::{self, LOCALS};
 use super::mentions::Mentions;
@@ -21,7 +17,7 @@ use super::symbols::{Listed, Place, PlaceKind, Symbols};
 pub const BITCODE: [&str; 2] = [".urukbc", ".llvmbc"];
 
 /// The section that lists where functions have room for a patch.
-const PATCHABLE: &str = "__patchable_function_entries";
+pub(super) const PATCHABLE: &str = "__patchable_function_entries";
 
 /// The reason why no function of a file can be compiled again.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -324,69 +320,6 @@ fn records<'b>(
     found
         .filter_map(|section| section.data(endian, bytes).ok())
         .collect()
-}
-
-/// Whether a file has a section of bitcode. Reads only the headers.
-pub fn carries_bitcode(file: &Path) -> bool {
-    bitcode_size(file).is_some()
-}
-
-/// Bytes of the sections of bitcode of a file; `None` if it has none. Reads only the headers.
-pub fn bitcode_size(file: &Path) -> Option<u64> {
-    let read = || -> Option<u64> {
-        let cache = ReadCache::new(OwnFile::open(file).ok()?);
-        let header = Header::parse(&cache).ok()?;
-        let endian = header.endian().ok()?;
-        let sections = header.sections(endian, &cache).ok()?;
-        let named = |name: &&str| sections.section_by_name(endian, name.as_bytes());
-        let found = BITCODE.iter().filter_map(named);
-        found
-            .map(|(_, section)| section.sh_size(endian))
-            .reduce(|all, size| all.saturating_add(size))
-    };
-    read()
-}
-
-/// Whether executing a file grants rights that the file system records (`setcap`): the loader then
-/// loads nothing that the environment names, as for setuid programs.
-pub fn has_capabilities(file: &Path) -> bool {
-    let Ok(file) = CString::new(file.as_os_str().as_bytes()) else {
-        return false;
-    };
-    let name = c"security.capability";
-    // SAFETY: C strings; without room, only the size is told.
-    unsafe { libc::getxattr(file.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
-}
-
-/// Whether a file is a program with a dynamic loader.
-pub fn is_dynamic(file: &Path) -> bool {
-    let read = || -> Option<bool> {
-        let cache = ReadCache::new(OwnFile::open(file).ok()?);
-        let header = Header::parse(&cache).ok()?;
-        let endian = header.endian().ok()?;
-        let mut segments = header.program_headers(endian, &cache).ok()?.iter();
-        Some(segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP))
-    };
-    read().unwrap_or(false)
-}
-
-/// The libraries that a file asks the dynamic loader for; none if it is no such file. Reads only what tells.
-pub fn needed(file: &Path) -> Vec<String> {
-    let read = || -> Option<Vec<String>> {
-        let cache = ReadCache::new(OwnFile::open(file).ok()?);
-        let header = Header::parse(&cache).ok()?;
-        let endian = header.endian().ok()?;
-        let sections = header.sections(endian, &cache).ok()?;
-        let table = sections.dynamic_table(endian, &cache).ok()?;
-        let named = table.iter().filter(|it| it.tag == elf::DT_NEEDED);
-        let names = named.filter_map(|it| table.string(it).ok());
-        Some(
-            names
-                .map(|name| String::from_utf8_lossy(name).into_owned())
-                .collect(),
-        )
-    };
-    read().unwrap_or_default()
 }
 
 /// Converts a symbol for the rest of the package; `None` for symbols that are not used.

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | [`image`] | one file: symbols, text, constants, modules of bitcode, entries with room |
+//! | [`headers`] | facts about a file for which its headers are enough |
 //! | [`symbols`] | names to addresses, by object file where names are local |
 //! | [`locals`] | local functions that are called by their types, as the compiler recorded |
 //! | [`mentions`] | addresses that code and data mention |
@@ -13,6 +14,7 @@
 //! - Files are read and checked as input: a defect is an error, or makes the file one without bitcode.
 //! - An address is one of the process: the file's plus the offset that the loader added.
 
+pub mod headers;
 pub mod image;
 pub mod loaded;
 pub mod locals;

@@ -25,6 +25,9 @@ pub struct Damaged {
     pub what: &'static str,
 }
 
+/// Bytes that tell a block's kind and length.
+pub(super) const HEAD: usize = 12;
+
 /// Ranges of the modules in a section.
 ///
 /// ```
@@ -35,49 +38,75 @@ pub struct Damaged {
 /// # Errors
 /// [`Damaged`].
 pub fn modules(section: &[u8]) -> Result<Vec<Range<usize>>, Damaged> {
+    walk(section.len(), |at| {
+        let rest = &section[at..section.len().min(at + HEAD)];
+        let mut head = [0; HEAD];
+        head[..rest.len()].copy_from_slice(rest);
+        head
+    })
+}
+
+/// Ranges of the modules in a section of `length` bytes. `head` gives the bytes from a place, and zeros for
+/// those behind the end of the section.
+pub(super) fn walk(
+    length: usize,
+    mut head: impl FnMut(usize) -> [u8; HEAD],
+) -> Result<Vec<Range<usize>>, Damaged> {
     let mut found = Vec::new();
     let mut at = 0;
-    while at < section.len() {
-        if section[at] == 0 {
-            at += 1;
+    while at < length {
+        let here = head(at);
+        if let Some(zeros) = zeros(&here) {
+            at += zeros;
             continue;
         }
-        let end = end_of(section, at)?;
+        if !here.starts_with(&MAGIC) {
+            let what = "no module begins here";
+            return Err(Damaged { at, what });
+        }
+        let end = end_of(length, at, &mut head)?;
         found.push(at..end);
         at = end;
     }
     Ok(found)
 }
 
+/// The number of zeros that bytes begin with; `None` for none.
+fn zeros(bytes: &[u8]) -> Option<usize> {
+    let count = bytes.iter().take_while(|&&byte| byte == 0).count();
+    (count > 0).then_some(count)
+}
+
 /// The end of the module that begins at `start`.
-fn end_of(section: &[u8], start: usize) -> Result<usize, Damaged> {
+fn end_of(
+    length: usize,
+    start: usize,
+    head: &mut impl FnMut(usize) -> [u8; HEAD],
+) -> Result<usize, Damaged> {
     let damaged = |at, what| Damaged { at, what };
-    if !section[start..].starts_with(&MAGIC) {
-        return Err(damaged(start, "no module begins here"));
-    }
     let mut at = start + MAGIC.len();
     loop {
-        let rest = &section[at..];
+        let here = if at < length { head(at) } else { [0; HEAD] };
         // The next module, the linker's zeros, or the end.
-        if rest.len() < 8 || rest.starts_with(&MAGIC) || rest[0] == 0 {
-            return Ok(at);
+        if at.saturating_add(8) > length || here.starts_with(&MAGIC) || here[0] == 0 {
+            return Ok(at.min(length));
         }
-        let head = word(rest, 0);
-        if head & ((1 << OUTER) - 1) != ENTER {
+        let first = word(&here, 0);
+        if first & ((1 << OUTER) - 1) != ENTER {
             return Err(damaged(at, "no block begins here"));
         }
         // Its kind in chunks of eight bits, of abbreviations in chunks of four; then a word's
         // boundary.
-        let bits = skip(u64::from(head) | u64::from(word(rest, 4)) << 32, OUTER, 8);
-        let bits = skip(u64::from(head) | u64::from(word(rest, 4)) << 32, bits, 4);
-        let words = bits.div_ceil(32) as usize;
-        let Some(length) = rest.get(words * 4..words * 4 + 4) else {
+        let both = u64::from(first) | u64::from(word(&here, 4)) << 32;
+        let bits = skip(both, skip(both, OUTER, 8), 4);
+        let bytes = bits.div_ceil(32) as usize * 4;
+        let next = at + bytes + 4;
+        if next > length {
             return Err(damaged(at, "a block ends in its head"));
-        };
-        let body = word(length, 0) as usize * 4;
-        let next = at + words * 4 + 4;
+        }
+        let body = word(&here, bytes) as usize * 4;
         match next.checked_add(body) {
-            Some(end) if end <= section.len() => at = end,
+            Some(end) if end <= length => at = end,
             _ => return Err(damaged(at, "a block is longer than the section")),
         }
     }
@@ -105,7 +134,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAGIC, modules};
+    use super::{HEAD, MAGIC, modules, walk};
 
     /// A block of kind 8 with abbreviations of 3 bits and `words` words.
     fn block(words: u32) -> Vec<u8> {
@@ -124,6 +153,28 @@ mod tests {
         let (a, b) = (one.len(), one.len() + two.len());
         let last = b + 3..b + 3 + one.len();
         assert_eq!(modules(&section), Ok(vec![0..a, a..b, last]));
+    }
+
+    /// A section whose reads fail behind a place is damaged there, and never read for ever.
+    #[test]
+    fn zeros_end_a_module() {
+        let section = [MAGIC.to_vec(), block(9), vec![0; 100]].concat();
+        let head = |at: usize| {
+            let mut head = [0; HEAD];
+            let here = &section[at..section.len().min(at + HEAD)];
+            head[..here.len()].copy_from_slice(here);
+            head
+        };
+        let one = 0..MAGIC.len() + 44;
+        assert_eq!(walk(section.len(), head), Ok(vec![one.clone()]));
+        assert_eq!(
+            walk(1 << 20, |at| if at < one.end {
+                head(at)
+            } else {
+                [0; HEAD]
+            }),
+            Ok(vec![one])
+        );
     }
 
     #[test]

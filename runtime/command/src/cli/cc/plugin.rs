@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use uruk_live::program::image::needed;
+use uruk_live::program::headers::needed;
 
 /// The plugin's file.
 const PLUGIN: &str = "liburuk_locals.so";
