@@ -86,12 +86,14 @@ pub(crate) fn assemble(vector: &VectorState, shared: u64, resolve: u64) -> Resol
     // cleared with the rest. String instructions count up, by the ABI.
     dynasm!(ops
         ; .arch x64
-        ; lea rdi, [rsp - BELOW]
+        ; sub rsp, BELOW
+        ; mov rdi, rsp
         ; lea rcx, [rbp - PUSHED]
         ; sub rcx, rdi
         ; shr ecx, 3
         ; xor eax, eax
         ; rep stosq
+        ; add rsp, BELOW
     );
     save(&mut ops, vector);
     dynasm!(ops
@@ -163,9 +165,21 @@ fn restore(ops: &mut VecAssembler<X64Relocation>, vector: &VectorState) {
 mod tests {
     use std::arch::naked_asm;
 
+    use iced_x86::{Decoder, DecoderOptions, Register};
     use uruk_heap::{Heap, HeapConfig, Pool};
 
     use super::*;
+
+    /// Memcheck takes what is far below the stack pointer for no part of the stack, and Valgrind does not map
+    /// more of the stack for it.
+    #[test]
+    fn nothing_below_the_stack_pointer_is_used() {
+        let code = assemble(&VectorState::detect(), 0x5678, 0x9abc).code;
+        for instruction in Decoder::new(64, &code, DecoderOptions::NONE) {
+            let below = (instruction.memory_displacement64() as i64) < 0;
+            assert!(instruction.memory_base() != Register::RSP || !below);
+        }
+    }
 
     /// Enters the resolver at `code` like the common jump, with `value` in xmm0.
     #[unsafe(naked)]
