@@ -446,6 +446,7 @@ impl Body {
     }
 
     /// The type of a value.
+    #[inline]
     pub fn type_of(&self, module: &Module, value: ValueId) -> Option<TypeId> {
         let globals = module.globals.len() as u32;
         if value.0 < globals {
@@ -459,6 +460,7 @@ impl Body {
     }
 
     /// The instruction whose result is a value.
+    #[inline]
     pub fn maker(&self, value: ValueId) -> Option<&Instruction> {
         let results = self.first + self.parameters + self.constants.len() as u32;
         let maker = self.makers.get(value.0.checked_sub(results)? as usize)?;
@@ -476,6 +478,7 @@ impl Body {
     }
 
     /// The operands of an instruction.
+    #[inline]
     pub fn operands_of(&self, instruction: &Instruction) -> &[ValueId] {
         let Range { start, end } = instruction.operands;
         &self.operands[start as usize..end as usize]

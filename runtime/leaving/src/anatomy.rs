@@ -256,6 +256,8 @@ pub struct Anatomy {
     /// Users of value `i` are `users[starts[i]..starts[i + 1]]`, once for each use.
     starts: Vec<u32>,
     users: Vec<u32>,
+    /// By value: used arguments, results used outside of their block, and phis.
+    beyond: Vec<bool>,
 }
 
 impl Anatomy {
@@ -292,17 +294,20 @@ impl Anatomy {
     }
 
     /// Adds an operand of the next instruction: the number of a value, or [`NONE`].
+    #[inline]
     pub fn add_operand(&mut self, value: u32) {
         self.operands.push(value);
     }
 
     /// Adds an operand of the next instruction, a phi, with its source block.
+    #[inline]
     pub fn add_incoming(&mut self, value: u32, block: u32) {
         self.operands.push(value);
         self.edges.push(block);
     }
 
     /// Adds an instruction, after its operands.
+    #[inline]
     pub fn add(&mut self, code: Code, meaning: Meaning, facts: Facts, carried: Carried) {
         self.numbers |= code == Code::LandingPad || meaning == Meaning::TypeNumber;
         self.instructions.push(Instruction {
@@ -343,18 +348,32 @@ impl Anatomy {
         self.users.clear();
         let all = self.starts.last().copied().unwrap_or_default();
         self.users.resize(all as usize, 0);
+        self.beyond.clear();
+        self.beyond.resize(values, false);
+        let parameters = self.parameters.len();
         let mut at = 0;
         for (number, instruction) in (0..).zip(&self.instructions) {
             let end = instruction.operands as usize;
+            let is_phi = instruction.code == Code::Phi;
+            self.beyond[parameters + number as usize] |= is_phi;
             for &value in &self.operands[at..end] {
-                if (value as usize) < values {
-                    let next = &mut self.starts[value as usize + 1];
+                let value = value as usize;
+                if value < values {
+                    let next = &mut self.starts[value + 1];
                     self.users[*next as usize] = number;
                     *next += 1;
+                    let made = value.checked_sub(parameters);
+                    let is_here = |it: usize| self.instructions[it].block == instruction.block;
+                    self.beyond[value] |= is_phi || !made.is_some_and(is_here);
                 }
             }
             at = end;
         }
+    }
+
+    /// By value: used arguments, results used outside of their block, and phis.
+    pub(crate) fn beyond(&self) -> &[bool] {
+        &self.beyond
     }
 
     /// The number of values.
@@ -363,6 +382,7 @@ impl Anatomy {
     }
 
     /// The value that an instruction defines.
+    #[inline]
     pub(crate) fn value(&self, instruction: u32) -> u32 {
         self.parameters.len() as u32 + instruction
     }
@@ -373,6 +393,7 @@ impl Anatomy {
         ((own as usize) < self.instructions.len()).then_some(own)
     }
 
+    #[inline]
     pub(crate) fn at(&self, instruction: u32) -> &Instruction {
         &self.instructions[instruction as usize]
     }
@@ -381,6 +402,7 @@ impl Anatomy {
         self.at(instruction).block
     }
 
+    #[inline]
     pub(crate) fn operands_of(&self, instruction: u32) -> &[u32] {
         let own = instruction as usize;
         let start = own.checked_sub(1).map(|it| self.instructions[it].operands);

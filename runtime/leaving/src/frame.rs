@@ -313,6 +313,9 @@ impl Frame {
             for at in block.clone() {
                 let place = self.place(anatomy.value(at));
                 let place = place.filter(|&it| self.is_value(it));
+                if place.is_none() && !self.mentions_any(anatomy, at) {
+                    continue;
+                }
                 if anatomy.at(at).code == Code::Phi {
                     place.inspect(|&it| sets.put(index, Set::Phis, it));
                     for (value, from) in anatomy.incoming(at) {
@@ -396,6 +399,15 @@ impl Frame {
         // Most bodies have no such pointers.
         let root = self.derived.get(operand as usize).copied();
         self.place(root.filter(|&it| it != NONE).unwrap_or(operand))
+    }
+
+    /// Whether an instruction mentions a variable: most mention results of their own block only.
+    fn mentions_any(&self, anatomy: &Anatomy, at: u32) -> bool {
+        let mut operands = anatomy.operands_of(at).iter();
+        match self.derived.is_empty() {
+            true => operands.any(|&it| self.place(it).is_some()),
+            false => operands.any(|&it| self.mentioned(it).is_some()),
+        }
     }
 
     /// Calls `each` with each variable that an instruction, no phi, mentions, and whether the

@@ -149,33 +149,11 @@ impl<'a> Reading<'a> {
         uses
     }
 
-    /// Marks used arguments, results used outside of their block, and phis.
-    fn beyond(&self) -> Vec<bool> {
-        let anatomy = self.anatomy;
-        let mut beyond = vec![false; anatomy.values()];
-        let parameters = anatomy.parameters.len();
-        for (block, range) in (0..).zip(&anatomy.blocks) {
-            for at in range.clone() {
-                let is_phi = anatomy.at(at).code == Code::Phi;
-                beyond[anatomy.value(at) as usize] |= is_phi;
-                for &operand in anatomy.operands_of(at) {
-                    // No value: it is out of range.
-                    let Some(beyond) = beyond.get_mut(operand as usize) else {
-                        continue;
-                    };
-                    let made = (operand as usize).checked_sub(parameters);
-                    *beyond |= is_phi || made.is_none_or(|it| anatomy.block_of(it as u32) != block);
-                }
-            }
-        }
-        beyond
-    }
-
     /// The variables, and the index of each value among them: arguments, results used outside of
     /// their block, phis, `alloca`s.
     pub(crate) fn variables(&self) -> Result<(Vec<Variable>, Vec<u32>), Reason> {
         let anatomy = self.anatomy;
-        let beyond = self.beyond();
+        let beyond = anatomy.beyond();
         let mut variables: Vec<Variable> = Vec::new();
         let mut places = vec![NONE; anatomy.values()];
         let mut rooms = self.rooms.iter().peekable();
