@@ -12,7 +12,7 @@
 use crate::threads;
 
 /// CPU time spent watching.
-pub(crate) const WATCH_CPU_NS: u64 = 3_000_000;
+pub(crate) const WATCH_CPU_NS: u64 = 1_500_000;
 
 /// Wall time after which the watch ends, even on a machine too busy to give it the CPU time.
 const WATCH_WALL_NS: u64 = 300_000_000;

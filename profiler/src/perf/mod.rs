@@ -58,7 +58,7 @@ const SUSPECT_PERIODS: u64 = 50;
 /// Most threads looked at as suspects.
 const MAX_SUSPECTS: usize = 64;
 
-/// Samples that must arrive while the cost is measured; about 30 are expected.
+/// Samples that must arrive while the cost is measured; about 15 are expected.
 const DELIVERED: u64 = 3;
 
 /// The source of samples by perf events.
