@@ -11,6 +11,7 @@ use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
 use crate::error::CodegenError;
 use crate::handles::c_name;
 use crate::mentions::Mentions;
+use crate::sole::SoleCalls;
 use crate::structure::Structure;
 use crate::summary::SymbolId;
 use uruk_bitcode::stream::Malformed;
@@ -44,6 +45,8 @@ pub struct Bitcode {
     names_structs: Arc<OnceLock<bool>>,
     /// The mentions of symbols in its bodies, once computed.
     mentions: Arc<OnceLock<Option<Mentions>>>,
+    /// The functions that are mentioned once, as soon as that was computed.
+    sole: Arc<OnceLock<SoleCalls>>,
 }
 
 impl Bitcode {
@@ -64,6 +67,7 @@ impl Bitcode {
             digest: Arc::default(),
             names_structs: Arc::default(),
             mentions: Arc::default(),
+            sole: Arc::default(),
         }
     }
 
@@ -159,6 +163,11 @@ impl Bitcode {
         self.mentions.get_or_init(read).as_ref()
     }
 
+    /// The functions that are mentioned once.
+    pub(crate) fn sole_calls(&self) -> &SoleCalls {
+        self.sole.get_or_init(|| SoleCalls::read(&self.bytes))
+    }
+
     /// Bytes allocated for data about the bitcode, without its own bytes.
     pub(crate) fn bytes_beside(&self) -> usize {
         let mentions = self.mentions.get().and_then(Option::as_ref);
@@ -166,7 +175,9 @@ impl Bitcode {
             + of_arc::<OnceLock<[u8; 32]>>()
             + of_arc::<OnceLock<bool>>()
             + of_arc::<OnceLock<Option<Mentions>>>()
+            + of_arc::<OnceLock<SoleCalls>>()
             + mentions.map_or(0, Mentions::bytes)
+            + self.sole.get().map_or(0, SoleCalls::bytes)
     }
 
     /// The bytes.

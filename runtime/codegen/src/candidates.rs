@@ -300,6 +300,7 @@ impl<'r> Planning<'r> {
         let entry = self.source.reader.library().entry(self.source.plan, id)?;
         let most = match self.how.rare.has(id) {
             true => TINY_KEPT,
+            false if self.source.is_sole(id) => GUIDED.kept,
             false => self.bounds().kept,
         };
         (entry.instructions <= most).then_some(entry)
@@ -322,7 +323,9 @@ impl<'r> Planning<'r> {
             return CandidateVerdict::Never;
         }
         let scan = scan(old);
-        if scan.labels || scan.cost > bounds.each || (scan.frame && self.is_unoptimized(old)) {
+        let sole = self.source.is_sole(id);
+        let each = if sole { GUIDED.each } else { bounds.each };
+        if scan.labels || scan.cost > each || (scan.frame && self.is_unoptimized(old)) {
             return CandidateVerdict::Never;
         }
         if scan.cost > TINY {

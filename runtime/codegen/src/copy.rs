@@ -41,6 +41,7 @@ use crate::lines;
 use crate::planning::{CopyPlan, Member, Profiled};
 use crate::profile::Profile;
 use crate::properties::mark_dso_local;
+use crate::sole;
 use crate::source::Source;
 use crate::summary::{BODY_PREFIX, Linkage, SymbolId};
 use crate::unit::UnitContents;
@@ -129,6 +130,7 @@ impl<'r> UnitCopy<'r> {
             .define_function(old, &name, LLVMLinkage::LLVMWeakODRLinkage)?;
         new.add(self.copying.source.reader.kinds().nonlazybind);
         self.prepare_for_optimizing(callee.id, new, callee.wide);
+        self.prefer_sole(callee.id, new);
         self.copying.stands_for(*old, new);
         self.copying.pending.push_back((old, new));
         self.copying.contents.candidate_instructions += callee.instructions;
@@ -148,6 +150,7 @@ impl<'r> UnitCopy<'r> {
         let name = &*self.copying.source.plan.import(id).name;
         let linkage = LLVMLinkage::LLVMAvailableExternallyLinkage;
         let new = self.define_simplified(old, entry, name, linkage)?;
+        self.prefer_sole(id, new);
         self.copying.contents.kept.push(new.name());
         self.copying.contents.candidate_instructions += entry.instructions;
         for used in &entry.uses {
@@ -239,6 +242,13 @@ impl<'r> UnitCopy<'r> {
         self.copying.contents.candidate_instructions += offer.parcel.instructions();
         self.copying.contents.taken.push(index);
         Ok(())
+    }
+
+    /// Has the call of `new`, a candidate copied from function `id`, inlined if it is the only one.
+    fn prefer_sole(&self, id: SymbolId, new: FunctionRef<'r>) {
+        if self.copying.source.is_sole(id) {
+            new.set_text("function-inline-threshold", sole::THRESHOLD);
+        }
     }
 
     /// Sets the attributes of `new`, a definition copied from function `id`, for optimizing.

@@ -112,6 +112,7 @@ mod scan;
 mod shape;
 mod signature;
 mod sketch;
+mod sole;
 mod source;
 mod stacks;
 mod stored;

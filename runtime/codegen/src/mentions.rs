@@ -180,7 +180,7 @@ impl Leads {
 }
 
 /// The values that a constant is made of.
-fn parts_of(constant: &Constant, take: &mut impl FnMut(ValueId)) {
+pub(crate) fn parts_of(constant: &Constant, take: &mut impl FnMut(ValueId)) {
     match constant {
         Constant::Aggregate(parts) | Constant::Offset(_, parts) => {
             parts.iter().copied().for_each(take);

@@ -29,6 +29,11 @@ impl<'r> Source<'r> {
         &self.reader.summary().symbols[id.index()]
     }
 
+    /// Whether a function is local, and one call is all that mentions it.
+    pub(crate) fn is_sole(self, id: SymbolId) -> bool {
+        self.info(id).linkage == Linkage::Local && self.reader.bitcode().sole_calls().has(id)
+    }
+
     /// The kind of a symbol, behind all aliases.
     pub(crate) fn effective_kind(self, mut id: SymbolId) -> Kind {
         for _ in 0..64 {

@@ -236,3 +236,32 @@ fn what_a_budget_left_out_is_made_up_for_once() {
     assert!(calls(&compile(&mut shared, "wider")));
     assert!(calls(&compile(&mut shared, "narrow")), "made again twice");
 }
+
+/// A function of `count` multiplications and calls, too large to be inlined at each call.
+fn large(name: &str, linkage: &str, count: usize) -> String {
+    let step = |at: usize| {
+        let next = at + 1;
+        format!("  %m{at} = mul i32 %x{at}, %x{at}\n  %x{next} = call i32 @far(i32 %m{at})\n")
+    };
+    let body: String = (0..count).map(step).collect();
+    format!("define {linkage} i32 @{name}(i32 %x0) {{\n{body}  ret i32 %x{count}\n}}\n")
+}
+
+#[test]
+fn the_only_call_of_a_local_function_is_inlined_though_it_is_large() {
+    let body = |linkage: &str| large("big", linkage, 12);
+    let called = |text: &str| {
+        let ir = format!("declare i32 @far(i32)\n{text}");
+        let mut reader = reader(&ir);
+        let out = compile(&mut reader, "f");
+        describe(&out.object).contains("big by type 41")
+    };
+    let once = "define i32 @f(i32 %x) { %y = call i32 @big(i32 %x) ret i32 %y }\n";
+    assert!(!called(&format!("{}{once}", body("internal"))));
+    let again = "define i32 @g(i32 %x) { %y = call i32 @big(i32 %x) ret i32 %y }\n";
+    assert!(called(&format!("{}{once}{again}", body("internal"))));
+    let listed = "@list = global ptr @big\n";
+    assert!(called(&format!("{}{once}{listed}", body("internal"))));
+    // Other modules may call it.
+    assert!(called(&format!("{}{once}", body(""))));
+}

@@ -160,7 +160,7 @@ fn long_callee(steps: u32) -> String {
     };
     let steps_of_it: String = (0..steps).map(step).collect();
     format!(
-        "define internal i64 @long(i64 %x0) {{ {steps_of_it} ret i64 %x{steps} }}
+        "define i64 @long(i64 %x0) {{ {steps_of_it} ret i64 %x{steps} }}
          define internal i64 @between(i64 %x) {{ %y = call i64 @long(i64 %x) ret i64 %y }}
          define i64 @f(i64 %x) {{ %a = call i64 @between(i64 %x)
            %b = call i64 @between(i64 %a) ret i64 %b }}"
