@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use inkwell::llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
 use inkwell::llvm_sys::ir_reader::LLVMParseIRInContext2;
 use inkwell::llvm_sys::prelude::LLVMModuleRef;
+use uruk_base::Tier;
 use uruk_base::allocated::{of_arc, of_block};
 
 use crate::context::{Buffer, LlvmContext, OwnedModule, take_message};
@@ -15,6 +16,10 @@ use crate::sole::SoleCalls;
 use crate::structure::Structure;
 use crate::summary::SymbolId;
 use uruk_bitcode::stream::Malformed;
+
+/// The largest bitcode whose bodies are all walked over for a compile at tier 2: programs that end soon do
+/// not reach tier 3.
+const MOST_WALKED: usize = 256 << 10;
 
 /// Bytes as they were given.
 #[derive(Clone)]
@@ -163,9 +168,14 @@ impl Bitcode {
         self.mentions.get_or_init(read).as_ref()
     }
 
-    /// The functions that are mentioned once.
-    pub(crate) fn sole_calls(&self) -> &SoleCalls {
-        self.sole.get_or_init(|| SoleCalls::read(&self.bytes))
+    /// The functions that are mentioned once; `None` if a compile at `tier` is not worth a walk over all
+    /// bodies, and none was done.
+    pub(crate) fn sole_calls(&self, tier: Tier) -> Option<&SoleCalls> {
+        let worth = tier == Tier::Guided || self.bytes.len() <= MOST_WALKED;
+        match worth {
+            true => Some(self.sole.get_or_init(|| SoleCalls::read(&self.bytes))),
+            false => self.sole.get(),
+        }
     }
 
     /// Bytes allocated for data about the bitcode, without its own bytes.

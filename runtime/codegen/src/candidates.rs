@@ -298,12 +298,13 @@ impl<'r> Planning<'r> {
     /// inlined.
     pub(crate) fn kept(&self, id: SymbolId) -> Option<&'r Entry> {
         let entry = self.source.reader.library().entry(self.source.plan, id)?;
-        let most = match self.how.rare.has(id) {
-            true => TINY_KEPT,
-            false if self.source.is_sole(id) => GUIDED.kept,
-            false => self.bounds().kept,
+        let count = entry.instructions;
+        let is_taken = match self.how.rare.has(id) {
+            true => count <= TINY_KEPT,
+            false if count <= self.bounds().kept => true,
+            false => count <= GUIDED.kept && self.source.is_sole(id, self.how.tier),
         };
-        (entry.instructions <= most).then_some(entry)
+        is_taken.then_some(entry)
     }
 
     fn has_profile(&self, id: SymbolId) -> bool {
@@ -323,8 +324,10 @@ impl<'r> Planning<'r> {
             return CandidateVerdict::Never;
         }
         let scan = scan(old);
-        let sole = self.source.is_sole(id);
-        let each = if sole { GUIDED.each } else { bounds.each };
+        let each = match scan.cost > bounds.each && self.source.is_sole(id, self.how.tier) {
+            true => GUIDED.each,
+            false => bounds.each,
+        };
         if scan.labels || scan.cost > each || (scan.frame && self.is_unoptimized(old)) {
             return CandidateVerdict::Never;
         }

@@ -246,7 +246,7 @@ impl<'r> UnitCopy<'r> {
 
     /// Has the call of `new`, a candidate copied from function `id`, inlined if it is the only one.
     fn prefer_sole(&self, id: SymbolId, new: FunctionRef<'r>) {
-        if self.copying.source.is_sole(id) {
+        if self.copying.source.is_sole(id, self.copying.how.tier) {
             new.set_text("function-inline-threshold", sole::THRESHOLD);
         }
     }

@@ -1,5 +1,7 @@
 //! The source of a copy: a module as its reader has it, and the plan of its names.
 
+use uruk_base::Tier;
+
 use crate::context::OwnedModule;
 use crate::handles::{FunctionRef, ValueRef};
 use crate::plan::ModulePlan;
@@ -29,9 +31,11 @@ impl<'r> Source<'r> {
         &self.reader.summary().symbols[id.index()]
     }
 
-    /// Whether a function is local, and one call is all that mentions it.
-    pub(crate) fn is_sole(self, id: SymbolId) -> bool {
-        self.info(id).linkage == Linkage::Local && self.reader.bitcode().sole_calls().has(id)
+    /// Whether a function is local, and one call is all that mentions it, as far as a compile at `tier` is to
+    /// find out.
+    pub(crate) fn is_sole(self, id: SymbolId, tier: Tier) -> bool {
+        self.info(id).linkage == Linkage::Local
+            && (self.reader.bitcode().sole_calls(tier)).is_some_and(|sole| sole.has(id))
     }
 
     /// The kind of a symbol, behind all aliases.
