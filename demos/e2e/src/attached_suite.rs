@@ -9,8 +9,8 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use crate::trial::{self, Bench};
 use crate::{
     live_added, live_callers, live_daemon, live_damaged, live_driver, live_edits, live_exchange,
-    live_left_out, live_loops, live_memory, live_preload, live_results, live_sandbox, live_shapes,
-    live_strings, live_suspended,
+    live_left_out, live_loops, live_memory, live_outlined, live_preload, live_results,
+    live_sandbox, live_shapes, live_strings, live_suspended,
 };
 
 /// A check; its error describes the failure.
@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 28] = [
+    let judges: [(&str, Judge); 30] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
@@ -46,6 +46,8 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("swap::damaged", live_damaged::judge),
         ("swap::edits", live_edits::judge),
         ("explain::loops", live_loops::judge),
+        ("outline::as_plain", live_outlined::judge),
+        ("outline::main", live_outlined::judge_main),
         ("ends::raw_exit", live_loops::judge_raw_exit),
         ("swap::memory", live_memory::judge),
         ("swap::strings", live_strings::judge),

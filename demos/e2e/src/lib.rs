@@ -48,6 +48,7 @@ pub mod live_libraries;
 pub mod live_locals;
 pub mod live_loops;
 pub mod live_memory;
+pub mod live_outlined;
 pub mod live_preload;
 pub mod live_results;
 pub mod live_sandbox;

@@ -13,10 +13,14 @@ const MAJOR: &str = "22";
 /// The variable with the folder that has LLVM.
 const PREFIX: &str = "LLVM_SYS_221_PREFIX";
 
-const SOURCE: &str = "src/locals.cpp";
+/// The files to compile, and those that they include.
+const SOURCES: [&str; 3] = ["src/locals.cpp", "src/outline.cpp", "src/counted.cpp"];
+const HEADERS: [&str; 2] = ["src/outline.h", "src/counted.h"];
 
 fn main() {
-    println!("cargo:rerun-if-changed={SOURCE}");
+    for file in SOURCES.iter().chain(&HEADERS) {
+        println!("cargo:rerun-if-changed={file}");
+    }
     println!("cargo:rerun-if-env-changed={PREFIX}");
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rustc-check-cfg=cfg(plugin)");
@@ -40,7 +44,7 @@ fn main() {
     build
         .cpp(true)
         .std("c++17")
-        .file(SOURCE)
+        .files(SOURCES)
         .flag("-isystem")
         .flag(headers)
         .flag("-fvisibility=hidden")

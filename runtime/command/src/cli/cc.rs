@@ -25,6 +25,9 @@
 //! front end's output. Of the bitcode and of the list of entries only the list is loaded: 8 bytes a
 //! function.
 //!
+//! `--outline-loops` is our own: the plugin gets the variable `URUK_OUTLINE_LOOPS`, since plugins have no options, and
+//! makes loops that are entered once functions of their own (`runtime/live/locals/src/outline.cpp`).
+//!
 //! All other options are passed on, so `-c`, `-S`, `-E`, response files, dependency files and linking
 //! are clang's. Nothing is added where it is useless: for other machines, and with `-flto`, where
 //! objects are bitcode that the linker optimizes. With `-emit-llvm` the output is bitcode, which is not
@@ -38,7 +41,7 @@ mod section;
 
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
 use uruk::EXIT_FAILURE;
@@ -54,6 +57,12 @@ const ADDED: [&str; 4] = [
 /// The added options about bitcode.
 const EMBED: [&str; 2] = ["-Xclang", "-fembed-bitcode=bitcode"];
 
+/// The option that outlines loops, which clang does not know.
+const OUTLINE_LOOPS: &str = "--outline-loops";
+
+/// The variable that tells the plugin of it; `locals.cpp` has the same name.
+const OUTLINE_VARIABLE: &str = "URUK_OUTLINE_LOOPS";
+
 /// The language of a driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Language {
@@ -65,7 +74,8 @@ pub(super) enum Language {
 #[command(
     disable_help_flag = true,
     after_help = "Everything is passed on to clang: the first of $URUK_CC (for C++ $URUK_CXX), clang-22 \
-and clang. `uruk cc --print-flags` prints what is added."
+and clang. `uruk cc --print-flags` prints what is added. `--outline-loops` makes loops of functions that are \
+entered once, as `main`, functions of their own, which `uruk live` can replace."
 )]
 pub(super) struct Driver {
     /// Arguments for clang.
@@ -86,39 +96,13 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
         println!("{}", printed(language));
         return 0;
     }
-    let words = expanded(&driver.args);
-    for warning in warnings(&words) {
+    let line = Line::of(&driver.args);
+    for warning in warnings(&line.words) {
         uruk_files::say!("uruk cc: warning: {warning}");
     }
-    let objects = section::objects(&words);
+    let objects = section::objects(&line.words);
     for compiler in compilers(language) {
-        let plugin = plugin::option(&compiler).filter(|_| plugin::is_alone(&words));
-        let added = added(&words, plugin.as_ref());
-        let run = |added: &[OsString]| {
-            let mut command = Command::new(&compiler);
-            command.args(added).args(&driver.args);
-            let is_last = objects.is_empty() || added.is_empty();
-            match is_last && plugin.is_none() {
-                // Returns only if clang cannot be started.
-                true => Err(command.exec()),
-                false => command.status(),
-            }
-        };
-        let unloaded = |status: &ExitStatus| {
-            let plugin = plugin.as_ref().filter(|plugin| added.contains(plugin));
-            let has_failed = status.code().is_some_and(|code| code != 0);
-            has_failed && plugin.is_some_and(|plugin| !plugin::loads(&compiler, plugin))
-        };
-        let ended = match run(&added) {
-            Ok(status) if unloaded(&status) => {
-                uruk_files::say!(
-                    "uruk cc: warning: the plugin cannot be loaded: local functions stay native"
-                );
-                run(&self::added(&words, None))
-            }
-            ended => ended,
-        };
-        let cause = match ended {
+        let cause = match line.run(&compiler, objects.is_empty()) {
             Ok(status) => return finish(status, &objects),
             Err(cause) => cause,
         };
@@ -131,6 +115,68 @@ pub(super) fn main(driver: &Driver, language: Language) -> i32 {
         "uruk cc: no clang is installed\n  tip: $URUK_CC and $URUK_CXX name one that is"
     );
     EXIT_FAILURE
+}
+
+/// A command line for clang.
+struct Line {
+    /// The arguments.
+    args: Vec<OsString>,
+    /// The arguments with response files expanded.
+    words: Vec<String>,
+    /// Whether loops are to be outlined.
+    outlines: bool,
+}
+
+impl Line {
+    /// The command line without our own options.
+    fn of(args: &[OsString]) -> Line {
+        let own = |arg: &&OsString| *arg == OUTLINE_LOOPS;
+        let outlines = args.iter().any(|arg| own(&arg));
+        let args: Vec<OsString> = args.iter().filter(|arg| !own(arg)).cloned().collect();
+        let words = expanded(&args);
+        Line {
+            args,
+            words,
+            outlines,
+        }
+    }
+
+    /// Runs a compiler with additional options. If nothing is left to do after it, it takes the place of this process.
+    fn run(&self, compiler: &Path, is_last: bool) -> std::io::Result<ExitStatus> {
+        let plugin = plugin::option(compiler).filter(|_| plugin::is_alone(&self.words));
+        let added = added(&self.words, plugin.as_ref());
+        let plugin = plugin.filter(|plugin| added.contains(plugin));
+        if self.outlines && plugin.is_none() {
+            uruk_files::say!("uruk cc: warning: loops are not outlined: no plugin is loaded");
+        }
+        let mut command = self.command(compiler, &added);
+        let Some(plugin) = plugin else {
+            return match is_last || added.is_empty() {
+                // Returns only if clang cannot be started.
+                true => Err(command.exec()),
+                false => command.status(),
+            };
+        };
+        let status = command.status()?;
+        let has_failed = status.code().is_some_and(|code| code != 0);
+        if !has_failed || plugin::loads(compiler, &plugin) {
+            return Ok(status);
+        }
+        uruk_files::say!(
+            "uruk cc: warning: the plugin cannot be loaded: local functions stay native"
+        );
+        self.command(compiler, &self::added(&self.words, None))
+            .status()
+    }
+
+    fn command(&self, compiler: &Path, added: &[OsString]) -> Command {
+        let mut command = Command::new(compiler);
+        command.args(added).args(&self.args);
+        if self.outlines {
+            command.env(OUTLINE_VARIABLE, "1");
+        }
+        command
+    }
 }
 
 /// The options that are added for the first compiler that is installed.
@@ -248,7 +294,7 @@ fn warnings(words: &[String]) -> Vec<&'static str> {
 mod tests {
     use std::ffi::OsString;
 
-    use super::{ADDED, added, split, warnings};
+    use super::{ADDED, Line, added, split, warnings};
 
     fn words(line: &str) -> Vec<String> {
         line.split_whitespace().map(str::to_owned).collect()
@@ -275,6 +321,14 @@ mod tests {
         let loads = |line| added(&words(line), Some(&plugin)).contains(&plugin);
         assert!(loads("-c x.c -O2") && loads("-S x.c"));
         assert!(!loads("-S -emit-llvm x.c") && !loads("-flto x.c") && !loads("-m32 x.c"));
+    }
+
+    #[test]
+    fn our_own_option_is_not_passed_on() {
+        let line = |text: &str| Line::of(&text.split(' ').map(OsString::from).collect::<Vec<_>>());
+        let outlined = line("--outline-loops -c x.c");
+        assert!(outlined.outlines && outlined.words == ["-c", "x.c"] && outlined.args.len() == 2);
+        assert!(!line("-c x.c").outlines);
     }
 
     #[test]

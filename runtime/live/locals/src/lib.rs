@@ -1,4 +1,5 @@
-//! A plugin of clang that records which local functions are called by their types in native code.
+//! A plugin of clang that records which local functions are called by their types in native code. With
+//! `uruk cc --outline-loops` it also outlines loops that are entered once (`outline.cpp`).
 //!
 //! `uruk cc` loads it (`-fpass-plugin=`), and `uruk live` adopts the functions of the record: `locals.cpp` says
 //! what is recorded, and [`uruk_live::program::locals`](../../src/program/locals.rs) reads it.

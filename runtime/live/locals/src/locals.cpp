@@ -35,6 +35,8 @@
 //   u64       FNV-1a of the 24 bytes before this, and of the names
 //   names     each ends with a zero
 
+#include "outline.h"
+
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/StringExtras.h"
@@ -48,6 +50,7 @@
 #include "llvm/Support/Endian.h"
 #include "llvm/TargetParser/Triple.h"
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,6 +60,9 @@ using namespace llvm;
 static_assert(LLVM_PLUGIN_API_VERSION == 2, "lib.rs has another version");
 
 namespace {
+
+/// `uruk cc --outline-loops` sets this variable: a plugin has no options of its own.
+constexpr const char *OutlineLoops = "URUK_OUTLINE_LOOPS";
 
 /// A local function before the optimizer.
 struct Local {
@@ -227,8 +233,10 @@ struct Start : PassInfoMixin<Start> {
   std::shared_ptr<State> S;
   explicit Start(std::shared_ptr<State> S) : S(std::move(S)) {}
 
-  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
+  PreservedAnalyses run(Module &M, ModuleAnalysisManager &Analyses) {
     S->Locals.clear();
+    if (std::getenv(OutlineLoops))
+      uruk::outlineLoops(M, Analyses.getResult<FunctionAnalysisManagerModuleProxy>(M).getManager());
     if (isOfSomeCalls(M))
       return PreservedAnalyses::all();
     for (Function &F : M)
