@@ -175,6 +175,16 @@ OUTLINE structures(void) {
     printf("structures: %.10g %u %d %d %.10Lg\n", all.real, all.number, is_odd, small, wide);
 }
 
+static void add_to(unsigned *sum, unsigned at) { *sum = *sum * 5 + at; }
+
+/* In a register once `add_to` is inlined. */
+OUTLINE passed_address(void) {
+    unsigned sum = 0;
+    for (unsigned at = 0; at < many; at++)
+        add_to(&sum, at);
+    printf("passed address: %u\n", sum);
+}
+
 static void *thread(void *argument) {
     unsigned *sum = (unsigned *)argument;
     for (unsigned at = 0; at < many; at++)
@@ -283,6 +293,7 @@ int main(int count, char **words) {
     computed_goto();
     asm_goto();
     structures();
+    passed_address();
     exceptions();
     unsigned sum = 1;
     pthread_t id;

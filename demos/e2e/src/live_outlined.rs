@@ -47,11 +47,12 @@ const OUTLINED: [&str; 11] = [
 ];
 
 /// Functions with loops that may not be.
-const REFUSED: [&str; 6] = [
+const REFUSED: [&str; 7] = [
     "jumps",
     "any_number",
     "computed_goto",
     "asm_goto",
+    "passed_address",
     "thrown_out",
     "caught_inside",
 ];
