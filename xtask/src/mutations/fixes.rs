@@ -68,7 +68,7 @@ pub const TABLE: [Mutation; 12] = [
         "a57515bd: the resolver clears a header only",
         "stubs/src/resolver.rs",
         [
-            "; lea rdi, [rsp - BELOW]
+            "; mov rdi, rsp
         ; lea rcx, [rbp - PUSHED]",
             "; lea rdi, [rsp + 512]
         ; lea rcx, [rsp + 576]",
