@@ -177,6 +177,70 @@ OUTLINE structures(void) {
 
 static void add_to(unsigned *sum, unsigned at) { *sum = *sum * 5 + at; }
 
+/* The address of a variable that only the loop uses goes from one call of the loop to the next. */
+OUTLINE carried(void) {
+    unsigned own, other = 0, sum = 0, *to = &other;
+    for (unsigned at = 0; at < many; at++) {
+        own = at;
+        *to += 1;
+        sum += own;
+        to = &own;
+    }
+    printf("carried: %u %u\n", sum, other);
+}
+
+static __attribute__((noinline)) unsigned fill(char *large, unsigned size, int with) {
+    memset(large, with, size);
+    return (unsigned)large[shared[3] % size];
+}
+
+/* The parts need more than the stack if they share no memory, as at -O0. */
+#ifdef __OPTIMIZE__
+#define PART_SIZE (1 << 20)
+#else
+#define PART_SIZE (1 << 12)
+#endif
+#define PART { char large[PART_SIZE]; sum += fill(large, sizeof large, (int)(sum & 7)); }
+OUTLINE shares_stack(void) {
+    unsigned sum = 1;
+    PART PART PART PART PART PART PART PART PART PART
+    for (unsigned at = 0; at < many; at++)
+        sum = mixed(sum, at);
+    printf("shares the stack: %u\n", sum);
+}
+
+OUTLINE shares_inside(void) {
+    unsigned sum = 1;
+    for (unsigned at = 0; at < 20 + many % 2; at++) {
+        PART PART PART PART PART PART PART PART PART PART
+    }
+    printf("shares inside: %u\n", sum);
+}
+
+/* Other numbers make other functions of their loops, though the code of the loops is the same text. */
+#ifndef PAD
+#define PAD 2
+#endif
+struct padded { unsigned first, pad[PAD], last; };
+
+OUTLINE laid_out(void) {
+    struct padded one = {1, {0}, 2}, *volatile place = &one, *to = place;
+    for (unsigned at = 0; at < many; at++)
+        to->last = mixed(to->last, to->first);
+    printf("laid out: %u\n", one.last);
+}
+
+OUTLINE known_alone(void) {
+    unsigned local[16] = {0};
+#if PAD > 2
+    unsigned *volatile known = local;
+    (void)known;
+#endif
+    for (unsigned at = 0; at < many; at++)
+        shared[at % 64] += local[at % 16] += at;
+    printf("known alone: %u\n", local[3] ^ shared[9]);
+}
+
 /* In a register once `add_to` is inlined. */
 OUTLINE passed_address(void) {
     unsigned sum = 0;
@@ -294,6 +358,11 @@ int main(int count, char **words) {
     asm_goto();
     structures();
     passed_address();
+    carried();
+    shares_stack();
+    shares_inside();
+    laid_out();
+    known_alone();
     exceptions();
     unsigned sum = 1;
     pthread_t id;

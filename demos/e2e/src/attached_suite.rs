@@ -48,6 +48,7 @@ fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
         ("explain::loops", live_loops::judge),
         ("outline::as_plain", live_outlined::judge),
         ("outline::main", live_outlined::judge_main),
+        ("outline::names", live_outlined::judge_names),
         ("ends::raw_exit", live_loops::judge_raw_exit),
         ("swap::memory", live_memory::judge),
         ("swap::strings", live_strings::judge),

@@ -3,8 +3,10 @@
 //! | source | must |
 //! |---|---|
 //! | `outlined.cc`, C and C++ at each level | print what it prints without the option, natively and with all functions exchanged; loops that may not be outlined are no functions |
+//! | `outlined.cc` | give loops of other layouts and arguments other names |
 //! | `loops.c` | have the loop of `main` at tier 2, and anew with a function that it inlined |
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -32,7 +34,7 @@ const WAYS: [(&str, &[&str]); 8] = [
 ];
 
 /// Functions with loops that are outlined, as parts of names.
-const OUTLINED: [&str; 11] = [
+const OUTLINED: [&str; 15] = [
     "several_exits",
     "early_return",
     "arrays",
@@ -40,6 +42,10 @@ const OUTLINED: [&str; 11] = [
     "few_passes",
     "variable_size",
     "structures",
+    "carried",
+    "shares_stack",
+    "laid_out",
+    "known_alone",
     "thread",
     "serve",
     "main",
@@ -47,12 +53,13 @@ const OUTLINED: [&str; 11] = [
 ];
 
 /// Functions with loops that may not be.
-const REFUSED: [&str; 7] = [
+const REFUSED: [&str; 8] = [
     "jumps",
     "any_number",
     "computed_goto",
     "asm_goto",
     "passed_address",
+    "shares_inside",
     "thrown_out",
     "caught_inside",
 ];
@@ -150,6 +157,46 @@ pub fn judge_main(bench: &Bench) -> Result<(), String> {
     talk.asked("abc", "abc")?;
     talk.swapped(["--rollback"], &["back: mix"])?;
     talk.asked("abc", "abc")
+}
+
+/// Loops with equal text have different names if layouts, or facts about their arguments, differ: `uruk swap` gives a
+/// running caller no loop that takes other arguments.
+///
+/// # Errors
+/// The failure, in words.
+pub fn judge_names(bench: &Bench) -> Result<(), String> {
+    let folder = fresh(bench, "live-outlined-names")?;
+    let build = |pad: &str, name: &str| {
+        let words = [OUTLINE, "-O2", "-c", "-x", "c", pad];
+        let object = make(
+            driver(bench),
+            &words,
+            &[&source("outlined.cc")],
+            folder.join(name),
+        )?;
+        fs::read(&object).map_err(|error| error.to_string())
+    };
+    let (one, two) = (build("-DPAD=2", "one.o")?, build("-DPAD=64", "two.o")?);
+    for name in ["laid_out", "known_alone"] {
+        let (one, two) = (hash_of(&one, name)?, hash_of(&two, name)?);
+        if one == two {
+            return Err(format!("{name}: both loops have the hash {one}"));
+        }
+    }
+    match (hash_of(&one, "nested")?, hash_of(&two, "nested")?) {
+        (one, two) if one == two => Ok(()),
+        (one, two) => Err(format!("nested: {one} and {two}")),
+    }
+}
+
+/// The hash in the name of the first loop of a function.
+fn hash_of(object: &[u8], function: &str) -> Result<String, String> {
+    let text = format!("{function}.loop1.");
+    let mut places = object.windows(text.len());
+    let place = places.position(|it| it == text.as_bytes());
+    let place = place.ok_or_else(|| format!("{function}: no loop is outlined"))?;
+    let hash = object[place + text.len()..].iter().take(12);
+    Ok(hash.map(|&byte| char::from(byte)).collect())
 }
 
 /// Whether the table has a function for a loop of this one.

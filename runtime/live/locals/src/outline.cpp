@@ -62,6 +62,7 @@
 #include "llvm/IR/Dominators.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/IntrinsicInst.h"
+#include "llvm/IR/Operator.h"
 #include "llvm/Support/MemoryBufferRef.h"
 #include "llvm/Transforms/Scalar/LoopPassManager.h"
 #include "llvm/Transforms/Scalar/LoopRotation.h"
@@ -85,6 +86,9 @@ constexpr uint64_t Computing = 8192, Calling = 1024;
 
 /// A loop of no more iterations is no place for new code, but the loops inside may be.
 constexpr unsigned Few = 16;
+
+/// Bytes of variables whose lifetimes begin in loops that may live always: they share no memory any more.
+constexpr uint64_t MostBytes = 8192;
 
 /// Digits of a hash in names.
 constexpr size_t HashLength = 12;
@@ -125,6 +129,8 @@ const char *refusal(const Function &F) {
 const char *refusal(const Instruction &I) {
   if (I.isEHPad() || isa<InvokeInst>(I) || isa<ResumeInst>(I))
     return "it handles exceptions";
+  if (I.isLifetimeStartOrEnd())
+    return "its variables share much memory";
   if (isa<AllocaInst>(I))
     return "it has an array of variable size, or calls alloca";
   if (I.getType()->isTokenTy())
@@ -215,10 +221,45 @@ public:
   const std::vector<Function *> &all() const { return All; }
 };
 
-/// A hash of a function's code, without attributes and debug information.
+/// Prints the layout of the structs of a type that have names, in the code of which only names are printed.
+void printLayouts(Type *Ty, SmallPtrSetImpl<Type *> &Seen, raw_ostream &Out) {
+  if (!Ty || !Seen.insert(Ty).second)
+    return;
+  auto *Struct = dyn_cast<StructType>(Ty);
+  if (Struct && Struct->hasName()) {
+    Ty->print(Out);
+    Out << ';';
+  }
+  for (Type *Part : Ty->subtypes())
+    printLayouts(Part, Seen, Out);
+}
+
+/// The layouts on which the code of a function depends.
+void printLayouts(const Function &F, raw_ostream &Out) {
+  SmallPtrSet<Type *, 16> Seen;
+  for (const Instruction &I : instructions(F)) {
+    printLayouts(I.getType(), Seen, Out);
+    for (const Value *It : I.operands()) {
+      printLayouts(It->getType(), Seen, Out);
+      if (auto *Address = dyn_cast<GEPOperator>(It))
+        printLayouts(Address->getSourceElementType(), Seen, Out);
+    }
+    if (auto *Address = dyn_cast<GEPOperator>(&I))
+      printLayouts(Address->getSourceElementType(), Seen, Out);
+    if (auto *Call = dyn_cast<CallBase>(&I))
+      for (unsigned At = 0; At != Call->arg_size(); ++At) {
+        printLayouts(Call->getParamByValType(At), Seen, Out);
+        printLayouts(Call->getParamStructRetType(At), Seen, Out);
+      }
+  }
+}
+
+/// A hash of a function's code, with attributes of arguments, without those of functions and debug information.
 std::string hash(const Function &F) {
   std::string Text;
-  raw_string_ostream(Text) << F;
+  raw_string_ostream Out(Text);
+  Out << F;
+  printLayouts(F, Out);
   uint64_t Hash = 0xcbf29ce484222325;
   bool IsLeftOut = false;
   for (size_t At = 0; At != Text.size(); ++At) {
@@ -250,10 +291,42 @@ class Outliner {
     Passes.addPass(LoopSimplifyPass());
     Passes.addPass(LCSSAPass());
     Analyses.invalidate(F, Passes.run(F, Analyses));
-    // Lifetimes that begin or end in a loop would move variables into the new function.
-    for (Instruction &I : make_early_inc_range(instructions(F)))
-      if (I.isLifetimeStartOrEnd())
-        I.eraseFromParent();
+    keepVariables();
+  }
+
+  /// Keeps variables in this function: LLVM moves one that is used in the loop only, with its lifetime. Variables whose
+  /// lifetimes begin or end in loops live always, if they are small. The others have a second begin, which LLVM does
+  /// not move.
+  void keepVariables() {
+    const LoopInfo &Loops = Analyses.getResult<LoopAnalysis>(F);
+    const DataLayout &Layout = F.getDataLayout();
+    std::vector<Instruction *> Inside, Begins;
+    uint64_t Bytes = 0;
+    for (Instruction &It : instructions(F)) {
+      auto *Alloca = dyn_cast<AllocaInst>(&It);
+      if (!Alloca)
+        continue;
+      std::vector<Instruction *> Markers;
+      for (User *U : Alloca->users())
+        if (auto *I = dyn_cast<Instruction>(U); I && I->isLifetimeStartOrEnd())
+          Markers.push_back(I);
+      if (any_of(Markers, [&](Instruction *I) { return Loops.getLoopFor(I->getParent()); })) {
+        auto Size = Alloca->getAllocationSize(Layout);
+        Bytes = SaturatingAdd(Bytes, Size && !Size->isScalable() ? Size->getFixedValue() : MostBytes);
+        Inside.insert(Inside.end(), Markers.begin(), Markers.end());
+      } else {
+        auto IsBegin = [](Instruction *I) {
+          return cast<IntrinsicInst>(I)->getIntrinsicID() == Intrinsic::lifetime_start;
+        };
+        if (auto Begin = find_if(Markers, IsBegin); Begin != Markers.end())
+          Begins.push_back(*Begin);
+      }
+    }
+    for (Instruction *I : Begins)
+      I->clone()->insertAfter(I->getIterator());
+    if (Bytes <= MostBytes)
+      for (Instruction *I : Inside)
+        I->eraseFromParent();
   }
 
   Loop *loopOf(BasicBlock *Head) { return Analyses.getResult<LoopAnalysis>(F).getLoopFor(Head); }
@@ -335,19 +408,20 @@ class Outliner {
   }
 
   /// Attributes of the arguments: those that the caller's arguments and variables have.
-  void tellArguments(Function &New, const SmallPtrSetImpl<const Value *> &Alone,
+  void tellArguments(Function &New, const SetVector<Value *> &Inputs,
+                     const SmallPtrSetImpl<const Value *> &Alone,
                      const SmallPtrSetImpl<const Value *> &Left) {
     auto *Call = cast<CallBase>(*New.user_begin());
     const DataLayout &Layout = F.getDataLayout();
     for (unsigned I = 0; I != New.arg_size(); ++I) {
-      const Value *Given = Call->getArgOperand(I);
+      Value *Given = Call->getArgOperand(I);
       AttrBuilder Told(F.getContext());
       if (auto *Alloca = dyn_cast<AllocaInst>(Given)) {
         Told.addAlignmentAttr(Alloca->getAlign());
         if (auto Size = Alloca->getAllocationSize(Layout); Size && !Size->isScalable())
           Told.addDereferenceableAttr(Size->getFixedValue());
-        // The variables by which values are given back are no inputs, and are used for that only.
-        if (Alloca->hasOneUse())
+        // A variable by which a value is given back is no input, and is used for that only.
+        if (!Inputs.contains(Given))
           Told.addAttribute(Attribute::NoAlias);
       } else if (auto *Argument = dyn_cast<llvm::Argument>(Given)) {
         for (auto Kind : {Attribute::NonNull, Attribute::Dereferenceable, Attribute::Alignment})
@@ -394,12 +468,16 @@ class Outliner {
     Function *New = Extractor.extractCodeRegion(Cache);
     if (!New)
       return missed("LLVM did not extract it", DebugLoc(), &F.getEntryBlock());
-    New->setName(F.getName() + ".loop" + Twine(++Number));
-    New->setName(New->getName() + "." + hash(*New));
     New->removeFnAttr(Attribute::AlwaysInline);
     New->removeFnAttr(Attribute::InlineHint);
     New->addFnAttr(Attribute::NoInline);
-    tellArguments(*New, Alone, Left);
+    // `-finstrument-functions` counts calls of the source.
+    for (StringRef Kind : {"instrument-function-entry", "instrument-function-exit",
+                           "instrument-function-entry-inlined", "instrument-function-exit-inlined"})
+      New->removeFnAttr(Kind);
+    tellArguments(*New, Inputs, Alone, Left);
+    New->setName(F.getName() + ".loop" + Twine(++Number));
+    New->setName(New->getName() + "." + hash(*New));
     Made.push_back(New);
     settle();
   }

@@ -37,6 +37,9 @@ pub fn examine(file: &Path) -> Result<(), ImageError> {
     if header.e_machine(endian) != elf::EM_X86_64 {
         return Err(not_elf("it is for another machine".to_owned()));
     }
+    if ![elf::ET_EXEC, elf::ET_DYN].contains(&header.e_type(endian)) {
+        return Err(not_elf("it is no program or library".to_owned()));
+    }
     let sections = header.sections(endian, &cache).map_err(broken)?;
     let (mut modules, mut symbols, mut entries) = (0, false, false);
     for section in sections.iter() {

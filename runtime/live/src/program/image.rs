@@ -76,6 +76,8 @@ pub struct Image {
     pub base: u64,
     /// Its symbols, with addresses of the process.
     pub symbols: Symbols,
+    /// All ranges that are mapped.
+    loaded: Vec<Range<u64>>,
     /// Executable ranges.
     pub text: Vec<Range<u64>>,
     /// Read-only ranges.
@@ -142,6 +144,7 @@ impl Image {
             file: file.to_owned(),
             base,
             symbols: Symbols::default(),
+            loaded: Vec::new(),
             text: Vec::new(),
             constants: Vec::new(),
             relocated: Vec::new(),
@@ -216,6 +219,13 @@ impl Image {
         } else if name.starts_with(b".got") {
             self.tables.push(range);
         } else if name == PATCHABLE.as_bytes() {
+            let is_around = |it: &Range<u64>| it.start <= range.start && range.end <= it.end;
+            if range.end < range.start || !self.loaded.iter().any(is_around) {
+                return Err(ImageError::NotElf {
+                    file: self.file.clone(),
+                    message: "the list of entries is in no segment".to_owned(),
+                });
+            }
             self.entries.push(range);
         }
         Ok(())
@@ -258,8 +268,11 @@ impl Image {
         executable: bool,
     ) {
         let start = self.base.wrapping_add(segment.p_vaddr(endian));
-        let range = start..start + segment.p_memsz(endian);
+        let range = start..start.saturating_add(segment.p_memsz(endian));
         let flags = segment.p_flags(endian);
+        if segment.p_type(endian) == elf::PT_LOAD {
+            self.loaded.push(range.clone());
+        }
         match segment.p_type(endian) {
             elf::PT_LOAD if flags.contains(elf::PF_X) => self.text.push(range),
             elf::PT_LOAD if !flags.contains(elf::PF_W) => self.constants.push(range),

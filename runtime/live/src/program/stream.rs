@@ -25,6 +25,9 @@ pub struct Damaged {
     pub what: &'static str,
 }
 
+/// Most zeros in front of a module.
+const PADDING: usize = 64 << 10;
+
 /// Bytes that tell a block's kind and length.
 pub(super) const HEAD: usize = 12;
 
@@ -53,13 +56,19 @@ pub(super) fn walk(
     mut head: impl FnMut(usize) -> [u8; HEAD],
 ) -> Result<Vec<Range<usize>>, Damaged> {
     let mut found = Vec::new();
-    let mut at = 0;
+    let (mut at, mut padding) = (0, 0);
     while at < length {
         let here = head(at);
-        if let Some(zeros) = zeros(&here) {
-            at += zeros;
+        if let Some(count) = zeros(&here) {
+            at += count;
+            padding += count;
+            if padding > PADDING {
+                let what = "zeros where a module should begin";
+                return Err(Damaged { at, what });
+            }
             continue;
         }
+        padding = 0;
         if !here.starts_with(&MAGIC) {
             let what = "no module begins here";
             return Err(Damaged { at, what });
@@ -175,6 +184,14 @@ mod tests {
             }),
             Ok(vec![one])
         );
+    }
+
+    /// A file may claim any number of bytes.
+    #[test]
+    fn zeros_have_a_limit() {
+        let error = walk(1 << 46, |_| [0; HEAD]).unwrap_err();
+        assert_eq!(error.what, "zeros where a module should begin");
+        assert_eq!(modules(&[0; 4096]), Ok(Vec::new()));
     }
 
     #[test]
