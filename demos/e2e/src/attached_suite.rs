@@ -23,7 +23,7 @@ pub fn main() -> ExitCode {
 
 fn trials(arguments: &Arguments) -> Result<Vec<Trial>, String> {
     let bench = Bench::set_up(arguments)?;
-    let judges: [(&str, Judge); 30] = [
+    let judges: [(&str, Judge); 31] = [
         ("driver::as_clang", live_driver::judge),
         ("swap::bitcode", live_exchange::judge_bitcode),
         ("swap::refused", live_exchange::judge_refused),
