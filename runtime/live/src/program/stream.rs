@@ -177,7 +177,7 @@ mod tests {
         let one = 0..MAGIC.len() + 44;
         assert_eq!(walk(section.len(), head), Ok(vec![one.clone()]));
         assert_eq!(
-            walk(1 << 20, |at| if at < one.end {
+            walk(1 << 15, |at| if at < one.end {
                 head(at)
             } else {
                 [0; HEAD]
