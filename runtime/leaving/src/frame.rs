@@ -404,10 +404,7 @@ impl Frame {
     /// Whether an instruction mentions a variable: most mention results of their own block only.
     fn mentions_any(&self, anatomy: &Anatomy, at: u32) -> bool {
         let mut operands = anatomy.operands_of(at).iter();
-        match self.derived.is_empty() {
-            true => operands.any(|&it| self.place(it).is_some()),
-            false => operands.any(|&it| self.mentioned(it).is_some()),
-        }
+        operands.any(|&it| self.mentioned(it).is_some())
     }
 
     /// Calls `each` with each variable that an instruction, no phi, mentions, and whether the
