@@ -69,7 +69,7 @@ impl TierState {
             let mut state = sampling.lock();
             state.follow_fork();
             let later = matches!(state.source, SampleSource::Later) && !state.clock.is_paused();
-            if !later || process_time() < START_AFTER {
+            if !later || !has_run() {
                 return;
             }
             state.source = SampleSource::Opening;
@@ -259,4 +259,11 @@ impl TierState {
             SampleSource::Open(Box::new(sampler))
         })
     }
+}
+
+/// Whether the program's threads have used the processor time after which sampling starts.
+fn has_run() -> bool {
+    let all = process_time();
+    // Clocks of threads are read only where it may be so.
+    all >= START_AFTER && all.saturating_sub(threads::own_time()) >= START_AFTER
 }
