@@ -9,6 +9,7 @@
 //! Blocks of code are in tables by place (`uruk_reclaim::Slots`), and are copied, swung and
 //! unregistered 256 at a time: blocks that were copied together are read together.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -310,6 +311,16 @@ pub(crate) struct BlockTable {
     shapes: Slots<VersionShape>,
     /// The shapes of live versions.
     live: IdMap<VersionId, BlockId>,
+    /// Shapes by their function, and by each function that they depend on.
+    concerned: BTreeSet<(FunctionId, BlockId)>,
+}
+
+/// The functions that a version's code belongs to and depends on.
+fn concerned(shape: &VersionShape) -> impl Iterator<Item = FunctionId> {
+    shape
+        .function
+        .into_iter()
+        .chain(shape.depends.iter().copied())
 }
 
 impl BlockTable {
@@ -339,11 +350,39 @@ impl BlockTable {
             memory: code.memory,
             shape,
         });
-        if let Some(shape) = self.shapes.get_mut(shape) {
-            shape.live = id;
+        if let Some(found) = self.shapes.get_mut(shape) {
+            found.live = id;
+            let pairs = concerned(found).map(|function| (function, shape));
+            self.concerned.extend(pairs);
         }
         self.live.insert(version, shape);
         id
+    }
+
+    /// The blocks of `functions`, and of code that depends on them, each once.
+    pub(crate) fn concerning(
+        &self,
+        functions: impl IntoIterator<Item = FunctionId>,
+    ) -> impl Iterator<Item = (BlockId, View<'_>)> {
+        let mut shapes = BTreeSet::new();
+        for function in functions {
+            let pairs = (function, BlockId(0))..=(function, BlockId(u64::MAX));
+            shapes.extend(self.concerned.range(pairs).map(|&(_, shape)| shape));
+        }
+        let mut found = Vec::with_capacity(shapes.len());
+        // Versions that are being moved have two blocks, which only the table of all lists.
+        shapes.retain(|&key| match self.shapes.get(key) {
+            Some(shape) if shape.blocks == 1 => {
+                found.push(shape.live);
+                false
+            }
+            _ => true,
+        });
+        if !shapes.is_empty() {
+            let held = self.held.iter();
+            found.extend(held.filter_map(|(id, it)| shapes.contains(&it.shape).then_some(id)));
+        }
+        found.into_iter().filter_map(|id| Some((id, self.get(id)?)))
     }
 
     /// Adds a copy of a block, which is not reachable yet.
@@ -394,6 +433,9 @@ impl BlockTable {
             shape.blocks == 0
         });
         let shape = if last { self.shapes.remove(key) } else { None };
+        for function in shape.iter().flat_map(concerned) {
+            self.concerned.remove(&(function, key));
+        }
         Some((memory, shape))
     }
 }

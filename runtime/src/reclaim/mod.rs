@@ -21,7 +21,7 @@ mod scan;
 mod shared;
 mod stays;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::fmt::Display;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -357,18 +357,32 @@ impl Reclaim {
     }
 
     /// All machine code of functions that `wanted` accepts, also retired and not yet freed.
-    /// `wanted` gets the function and the functions from which its code took bodies or facts.
     pub(crate) fn code_of_functions(
         &self,
-        wanted: impl Fn(FunctionId, &[FunctionId]) -> bool,
+        wanted: impl Fn(FunctionId) -> bool,
     ) -> Vec<(Range<u64>, FunctionId, BlockId)> {
         let mut state = self.state();
         self.read_notes(&mut state, self.reclaim_now_time());
         let code = state.hands.table.iter().filter_map(|(id, code)| {
             let function = code.shape.function?;
-            wanted(function, &code.shape.depends).then(|| (code.text(), function, id))
+            wanted(function).then(|| (code.text(), function, id))
         });
         code.collect()
+    }
+
+    /// All machine code of `members`, and of functions whose code took bodies or facts from them,
+    /// also retired and not yet freed, of versions that `wanted` accepts; each piece once.
+    pub(crate) fn code_concerning(
+        &self,
+        members: &HashSet<FunctionId>,
+        wanted: impl Fn(VersionId) -> bool,
+    ) -> Vec<(Range<u64>, FunctionId, BlockId)> {
+        let mut state = self.state();
+        self.read_notes(&mut state, self.reclaim_now_time());
+        let code = state.hands.table.concerning(members.iter().copied());
+        let code = code.filter(|(_, code)| wanted(code.shape.version));
+        code.filter_map(|(id, code)| Some((code.text(), code.shape.function?, id)))
+            .collect()
     }
 
     /// Gives up the version before `version`, if `version` still runs.

@@ -45,9 +45,9 @@ use crate::replace::state::Replacing;
 
 use super::dependents::Plans;
 use super::migrate::{Move, Moved};
+use super::old::ReplacedCode;
 use super::prepare::BuiltCode;
 use super::publish::{Barrier, Garbage, Published, Staged};
-use super::quiet::OldCode;
 use super::state::{Manner, Old, Set};
 use super::withdrawal::Withdrawal;
 use crate::error::replace::ReplaceError;
@@ -107,7 +107,7 @@ pub(super) struct CommittedSet {
     /// How long no call of a member could begin.
     pub(super) closed: Duration,
     /// Code that the set replaced, and code that depended on it.
-    pub(super) old: OldCode,
+    pub(super) old: ReplacedCode,
     /// Time at which calls reached new code, in the session's time.
     pub(super) at: Duration,
 }
@@ -286,7 +286,7 @@ impl Replacing {
         } = reach;
         let mut garbage = Garbage::default();
         garbage.release_fallbacks(&self.versions, fallback);
-        let old = self.old_code(&members);
+        let mut old = self.replaced_code(&members);
         if !way.moves.is_empty() {
             staged.barrier = staged.barrier.close();
             way.moves.iter().for_each(Move::fill);
@@ -312,6 +312,8 @@ impl Replacing {
             &mut garbage,
         );
         let at = self.events.now();
+        let published = |id: &FunctionId| Some(self.versions.seen(*id).published()?.id);
+        old.published(members.iter().chain(&dependents).filter_map(published));
         drop(committing);
         for (id, news, replaced) in told {
             self.tell_replaced(id, news, replaced);

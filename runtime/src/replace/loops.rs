@@ -34,7 +34,8 @@ use uruk_base::{FunctionId, Tier};
 use uruk_codegen::{Described, Mismatch, Start, matching};
 
 use super::Replacement;
-use super::quiet::{OldCode, OnStacks, SCAN};
+use super::old::{OldCode, ReplacedCode};
+use super::quiet::{OnStacks, SCAN};
 use crate::code::body::Body;
 use crate::code::body::ModuleFunction;
 use crate::code::loops::Loops;
@@ -173,7 +174,7 @@ impl Replacing {
         wanted: bool,
         members: Vec<FunctionId>,
         looping: Vec<Looping>,
-        old: &OldCode,
+        old: &ReplacedCode,
     ) -> Vec<OldLoop> {
         if !wanted {
             return Vec::new();
@@ -183,7 +184,7 @@ impl Replacing {
         let matched = {
             let (looping, old) = (Arc::clone(&looping), old.clone());
             self.on_compile_thread(what, move |replacing| {
-                let runs = replacing.running(&members, &old);
+                let runs = replacing.running(&members, &replacing.code_of_replaced(&old));
                 Ok(replacing.matched(&members, &looping, &runs))
             })
         };
@@ -232,8 +233,7 @@ impl Replacing {
     /// repeated.
     fn running(&self, members: &[FunctionId], old: &OldCode) -> OnStacks {
         let whose = |id| self.origin_of(id).map(|origin| origin.whose);
-        let beyond =
-            self.code_of_functions(|id, _| whose(id).is_some_and(|it| members.contains(&it)));
+        let beyond = self.code_of_functions(|id| whose(id).is_some_and(|it| members.contains(&it)));
         let code = old.with(beyond);
         let mut seen = OnStacks::default();
         for _ in 0..SCANS {

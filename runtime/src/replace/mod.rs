@@ -15,7 +15,7 @@
 //! Reading order: `input` (forms), `plan` (names), `check`, `staging` (new definitions), `prepare`
 //! (code), `object` (machine code), `migrate` (variables), `hooks` (constructors), `commit` and
 //! `publish` (the instant), `first` (first bodies of functions that are produced when they are
-//! called), `dependents`, `rollback`, `quiet` (threads that run old code), `loops` (OSR of running
+//! called), `dependents`, `rollback`, `old` (the code that was replaced), `quiet` (threads that run it), `loops` (OSR of running
 //! loops into new code), `withdrawal` (by the caller), `telling` (events), `turn` (all steps of one
 //! replacement), `turns` (one after another), `state` (locks, history).
 //!
@@ -42,6 +42,7 @@ mod input;
 pub(crate) mod loops;
 mod migrate;
 mod object;
+mod old;
 mod plan;
 mod prepare;
 mod publish;
@@ -69,7 +70,7 @@ use std::any::Any;
 
 use self::input::ReplacementInput;
 use self::migrate::Migration;
-use self::quiet::OldCode;
+use self::old::ReplacedCode;
 use self::withdrawal::Withdrawal;
 
 /// New code for functions that exist.
@@ -261,7 +262,7 @@ pub struct Replaced {
     /// How long no call of a member could begin.
     pub closed: Duration,
     number: u64,
-    old: OldCode,
+    old: ReplacedCode,
     replacing: Arc<Replacing>,
     /// Keeps the session.
     _handle: SessionHandle,
@@ -298,7 +299,8 @@ impl Replaced {
         let old = self.old.clone();
         let what = String::from("a scan of threads");
         self.replacing.on_compile_thread(what, move |replacing| {
-            replacing.activations(&old, quiet::SCAN.1)
+            let code = replacing.code_of_replaced(&old);
+            replacing.activations(&code, quiet::SCAN.1)
         })
     }
 }

@@ -33,13 +33,11 @@
 //! Threads of the session never run code of the program and are left out.
 
 use std::arch::asm;
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use uruk_base::FunctionId;
-use uruk_reclaim::BlockId;
 use uruk_roots::{How, Report, Wanted};
 use uruk_stubs::Gate;
 use uruk_stubs::StubError;
@@ -50,6 +48,7 @@ use crate::fork::panics::caught;
 use crate::fork::threads;
 use crate::replace::state::Replacing;
 
+use super::old::OldCode;
 use super::withdrawal::Withdrawal;
 use crate::error::replace::{Activation, ReplaceError, merged};
 
@@ -71,64 +70,10 @@ pub(super) struct OnStacks {
     pub(super) whole: bool,
 }
 
-/// Code that is, or was, replaced.
-#[derive(Debug, Clone, Default)]
-pub(super) struct OldCode {
-    /// Sorted, apart from each other. Native code is in no block, and stays.
-    ranges: Vec<(Range<u64>, FunctionId, Option<BlockId>)>,
-}
-
-impl OldCode {
-    fn wanted(&self) -> Result<Wanted, Error> {
-        let ranges = self.ranges.iter().map(|(range, ..)| range.clone());
-        Ok(Wanted::new(ranges.collect()).map_err(Arc::new)?)
-    }
-}
-
 /// The frame description entry of JIT'd code.
 fn entry_of(pc: u64) -> Option<u64> {
     let found = uruk_unwind::find(pc)?;
     (found.fde != 0).then_some(found.fde)
-}
-
-impl OldCode {
-    /// Native code, and compiled code.
-    fn apart(&self) -> (OldCode, OldCode) {
-        let ranges = self.ranges.iter().cloned();
-        let (native, compiled) = ranges.partition(|(.., block)| block.is_none());
-        (OldCode { ranges: native }, OldCode { ranges: compiled })
-    }
-
-    /// From the first range's start to the last one's end; none if there is no code.
-    fn hull(&self) -> Option<Range<u64>> {
-        let (first, ..) = self.ranges.first()?;
-        let (last, ..) = self.ranges.last()?;
-        Some(first.start..last.end)
-    }
-
-    /// The code with `more` ranges, each equal to one of its own or disjoint from all.
-    pub(super) fn with(&self, more: Vec<(Range<u64>, FunctionId, BlockId)>) -> OldCode {
-        let mut ranges = self.ranges.clone();
-        // Native code is left by no loop.
-        ranges.retain(|(.., block)| block.is_some());
-        ranges.extend(
-            more.into_iter()
-                .map(|(range, id, block)| (range, id, Some(block))),
-        );
-        OldCode::of(ranges)
-    }
-
-    fn of(mut ranges: Vec<(Range<u64>, FunctionId, Option<BlockId>)>) -> OldCode {
-        ranges.sort_by_key(|(range, ..)| (range.start, u64::MAX - range.end));
-        // Functions of an object may share bytes.
-        let mut end = 0;
-        ranges.retain_mut(|(range, ..)| {
-            range.start = range.start.max(end);
-            end = end.max(range.end);
-            !range.is_empty()
-        });
-        OldCode { ranges }
-    }
 }
 
 /// Overwrites the remains of this thread's calls on its stack, below the caller, and in vector
@@ -197,44 +142,6 @@ pub(crate) fn scrubbed<R>(work: impl FnOnce() -> R) -> R {
 }
 
 impl Replacing {
-    /// All code of `members`, and of their dependents.
-    pub(super) fn old_code(&self, members: &HashSet<FunctionId>) -> OldCode {
-        let is_old = |id: FunctionId, depends: &[FunctionId]| {
-            members.contains(&id) || depends.iter().any(|id| members.contains(id))
-        };
-        let compiled = self.code_of_functions(is_old).into_iter();
-        let compiled = compiled.chain(self.old_objects(members));
-        let native = self.native_code(is_old).into_iter();
-        let ranges: Vec<_> = compiled
-            .map(|(range, id, block)| (range, id, Some(block)))
-            .chain(native.map(|(range, id)| (range, id, None)))
-            .collect();
-        OldCode::of(ranges)
-    }
-
-    /// Code of members that are functions of objects: all of the object, as its local
-    /// functions belong to those that call them; but only the members' own bytes of one that
-    /// is replaced in part.
-    fn old_objects(&self, members: &HashSet<FunctionId>) -> Vec<(Range<u64>, FunctionId, BlockId)> {
-        let codes = self.objects.code_of(|id| members.contains(&id));
-        // Once for each object: it has as many functions as it likes.
-        let mut seen = HashMap::new();
-        let ranges = codes.into_iter().filter_map(|(id, code)| {
-            let known = seen.entry(Arc::as_ptr(&code.holding));
-            let (whole, all, block) = known
-                .or_insert_with(|| {
-                    let (all, block) = self.block_of(code.holding.code()?)?;
-                    let functions = code.file.functions.get();
-                    let whole =
-                        functions.is_none_or(|ids| ids.iter().all(|id| members.contains(id)));
-                    Some((whole, all, block))
-                })
-                .clone()?;
-            Some((if whole { all } else { code.range }, id, block))
-        });
-        ranges.collect()
-    }
-
     /// The part of `code` that was not freed.
     fn still_there(&self, code: &OldCode) -> OldCode {
         let _pass = gate::enter();

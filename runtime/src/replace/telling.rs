@@ -11,8 +11,8 @@ use crate::replace::state::Replacing;
 use std::sync::Arc;
 
 use super::commit::CommittedSet;
+use super::old::ReplacedCode;
 use super::prepare::ReportedNames;
-use super::quiet::OldCode;
 use super::state::Manner;
 use uruk_base::Level;
 
@@ -65,7 +65,7 @@ impl CommittedSet {
             // A quiescent set waited until no thread was in it.
             old: match replacement.level.wait() {
                 None => self.old,
-                Some(_) => OldCode::default(),
+                Some(_) => ReplacedCode::default(),
             },
             replacing: Arc::clone(replacing),
             _handle: handle,

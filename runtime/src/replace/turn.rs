@@ -95,8 +95,10 @@ fn replace_in_turn(
         }
     })?;
     staging.settle();
-    // The caller is not in a loop: clear the addresses that the work above left on this stack.
-    quiet::scrub_stack();
+    if osr {
+        // The caller is not in a loop: clear the addresses that the work above left on this stack.
+        quiet::scrub_stack();
+    }
     let loops = replacing.lead(osr, members, looping, &done.old);
     let session = (replacing, handle);
     let replaced = done.finish(session, names, &replacement, begun, skipped, loops);

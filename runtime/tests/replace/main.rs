@@ -23,6 +23,7 @@ mod replace_dependents;
 mod replace_events;
 mod replace_fork;
 mod replace_grown;
+mod replace_listed;
 mod replace_memory;
 mod replace_migrate;
 mod replace_nested;

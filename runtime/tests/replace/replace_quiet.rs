@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use uruk::{Error, Func, Jit, Level, ReplaceError, Replacement, Rollback, Tier};
 use uruk_testing::in_own_process;
 
-type Answer = extern "C" fn() -> i32;
+pub(crate) type Answer = extern "C" fn() -> i32;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn jit(ir: &str) -> Jit {
+pub(crate) fn jit(ir: &str) -> Jit {
     let jit = Jit::builder().jobs(2).build().expect("a session");
     jit.add_ir("m", ir).expect("valid IR");
     jit
 }
 
-fn answer(jit: &Jit, name: &str) -> Func<Answer> {
+pub(crate) fn answer(jit: &Jit, name: &str) -> Func<Answer> {
     // SAFETY: functions of the tests' modules, which compute and wait.
     unsafe { jit.function(name) }.expect("typed")
 }
@@ -77,7 +77,7 @@ fn nobody_sees_one_half_old_and_the_other_new() {
 }
 
 /// `spin` runs until the flag is set, calling `step` all the time, and counts its turns.
-const SPIN: &str = "
+pub(crate) const SPIN: &str = "
 @flag = global i32 0
 @inside = global i32 0
 @turns = global i32 0
@@ -98,7 +98,7 @@ done:
   ret i32 %s
 }";
 
-const NEW: &str = "
+pub(crate) const NEW: &str = "
 @flag = external global i32
 define i32 @step() { ret i32 2 }
 define i32 @spin() { ret i32 2 }";
@@ -113,7 +113,7 @@ impl Drop for Stop<'_> {
 }
 
 /// Runs `spin` on a thread while `work` runs, with the flag.
-fn while_spinning(jit: &Jit, work: impl FnOnce(&dyn Fn())) -> i32 {
+pub(crate) fn while_spinning(jit: &Jit, work: impl FnOnce(&dyn Fn())) -> i32 {
     let flag = jit.lookup("flag").expect("defined") as *const AtomicI32;
     let inside = jit.lookup("inside").expect("defined") as *const AtomicI32;
     // SAFETY: 4 aligned bytes of the session, used as atomics only.
@@ -223,7 +223,7 @@ impl Watched {
     }
 }
 
-fn wait_until(what: &str, done: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < PATIENCE, "{what}");
