@@ -15,9 +15,10 @@
 //! Reading order: `input` (forms), `plan` (names), `check`, `staging` (new definitions), `prepare`
 //! (code), `object` (machine code), `migrate` (variables), `hooks` (constructors), `commit` and
 //! `publish` (the instant), `first` (first bodies of functions that are produced when they are
-//! called), `dependents`, `rollback`, `old` (the code that was replaced), `quiet` (threads that run it), `loops` (OSR of running
-//! loops into new code), `withdrawal` (by the caller), `telling` (events), `turn` (all steps of one
-//! replacement), `turns` (one after another), `state` (locks, history).
+//! called), `dependents`, `rollback`, `old` (the code that was replaced), `quiet` (threads that run
+//! it), `loops` (OSR of running loops into new code), `withdrawal` (by the caller), `telling`
+//! (events), `turn` (all steps of one replacement), `turns` (one after another), `state` (locks,
+//! history).
 //!
 //! # Handlers of signals
 //! A handler that calls a member parks at a closed gate, on the thread that it interrupted.

@@ -22,7 +22,7 @@ pub(super) struct OldCode {
 pub(super) type OldRange = (Range<u64>, FunctionId, Option<BlockId>);
 
 /// The code that a set replaced, and code that depended on it: its versions are looked up when
-/// they are asked for. To look them up in each replacement took 75 of 190 us of a line in a
+/// they are asked for. To look them up in each replacement took 75 of 265 us of a line in a
 /// read-eval-print loop, where hundreds of replaced versions wait to be freed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ReplacedCode {

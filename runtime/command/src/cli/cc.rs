@@ -57,6 +57,9 @@ const ADDED: [&str; 4] = [
 /// The added options about bitcode.
 const EMBED: [&str; 2] = ["-Xclang", "-fembed-bitcode=bitcode"];
 
+/// How often a response file may name another in which our own option is found.
+const NESTED: u32 = 8;
+
 /// The option that outlines loops, which clang does not know.
 const OUTLINE_LOOPS: &str = "--outline-loops";
 
@@ -130,9 +133,8 @@ struct Line {
 impl Line {
     /// The command line without our own options.
     fn of(args: &[OsString]) -> Line {
-        let own = |arg: &&OsString| *arg == OUTLINE_LOOPS;
-        let outlines = args.iter().any(|arg| own(&arg));
-        let args: Vec<OsString> = args.iter().filter(|arg| !own(arg)).cloned().collect();
+        let mut outlines = false;
+        let args = without_own(args.to_vec(), &mut outlines, NESTED);
         let words = expanded(&args);
         Line {
             args,
@@ -213,6 +215,33 @@ fn compilers(language: Language) -> Vec<PathBuf> {
         Some(own) if !own.is_empty() => vec![PathBuf::from(own)],
         _ => names.map(PathBuf::from).to_vec(),
     }
+}
+
+/// Removes our own option, and sets `outlines` if it was there. Response files that have it are
+/// replaced by their words; such files may name others, `nested` times.
+fn without_own(args: Vec<OsString>, outlines: &mut bool, nested: u32) -> Vec<OsString> {
+    let mut left = Vec::with_capacity(args.len());
+    for arg in args {
+        if arg == OUTLINE_LOOPS {
+            *outlines = true;
+            continue;
+        }
+        let file = arg.to_str().and_then(|arg| arg.strip_prefix('@'));
+        let text = file.filter(|_| nested > 0).map(std::fs::read_to_string);
+        let Some(Ok(text)) = text else {
+            left.push(arg);
+            continue;
+        };
+        let words = split(&text).into_iter().map(OsString::from).collect();
+        let mut inside = false;
+        let words = without_own(words, &mut inside, nested - 1);
+        match inside {
+            true => left.extend(words),
+            false => left.push(arg),
+        }
+        *outlines |= inside;
+    }
+    left
 }
 
 /// The words of a command line, with response files expanded. Only for inspection: clang reads the files
@@ -329,6 +358,33 @@ mod tests {
         let outlined = line("--outline-loops -c x.c");
         assert!(outlined.outlines && outlined.words == ["-c", "x.c"] && outlined.args.len() == 2);
         assert!(!line("-c x.c").outlines);
+        let file = |name: &str, text: &str| {
+            let path = std::env::temp_dir().join(format!("uruk-cc-{}-{name}", std::process::id()));
+            std::fs::write(&path, text).expect("written");
+            path
+        };
+        let inner = file("inner", "--outline-loops '-DA=b c'");
+        let plain = file("plain", "-c x.c");
+        let outer = file(
+            "outer",
+            &format!("-O2 @{} @{}", inner.display(), plain.display()),
+        );
+        let nested = line(&format!("@{} -g", outer.display()));
+        let args: Vec<_> = nested
+            .args
+            .iter()
+            .map(|arg| arg.to_string_lossy())
+            .collect();
+        let kept = format!("@{}", plain.display());
+        assert!(nested.outlines);
+        assert_eq!(args, ["-O2", "-DA=b c", &kept, "-g"]);
+        assert_eq!(line(&kept).args, [&*kept]);
+        let endless = file("endless", "");
+        std::fs::write(&endless, format!("@{}", endless.display())).expect("written");
+        assert!(!line(&format!("@{}", endless.display())).outlines);
+        for path in [inner, plain, outer, endless] {
+            std::fs::remove_file(path).expect("removed");
+        }
     }
 
     #[test]

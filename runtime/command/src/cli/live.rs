@@ -101,7 +101,11 @@ pub(super) fn main(live: &Live) -> i32 {
         EXIT_FAILURE
     };
     let Some(program) = find(&live.program) else {
-        return fail(&format!("{}: not found", live.program.display()));
+        let why = match live.program.exists() {
+            true => "not a regular file",
+            false => "not found",
+        };
+        return fail(&format!("{}: {why}", live.program.display()));
     };
     if let Err(message) = check(&program) {
         return fail(&message);
