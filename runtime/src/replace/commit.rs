@@ -286,7 +286,7 @@ impl Replacing {
         } = reach;
         let mut garbage = Garbage::default();
         garbage.release_fallbacks(&self.versions, fallback);
-        let mut old = self.replaced_code(&members);
+        let mut old = ReplacedCode::of(self, &members);
         if !way.moves.is_empty() {
             staged.barrier = staged.barrier.close();
             way.moves.iter().for_each(Move::fill);

@@ -184,7 +184,7 @@ impl Replacing {
         let matched = {
             let (looping, old) = (Arc::clone(&looping), old.clone());
             self.on_compile_thread(what, move |replacing| {
-                let runs = replacing.running(&members, &replacing.code_of_replaced(&old));
+                let runs = replacing.running(&members, &old.code(replacing));
                 Ok(replacing.matched(&members, &looping, &runs))
             })
         };

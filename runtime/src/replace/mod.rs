@@ -300,7 +300,7 @@ impl Replaced {
         let old = self.old.clone();
         let what = String::from("a scan of threads");
         self.replacing.on_compile_thread(what, move |replacing| {
-            let code = replacing.code_of_replaced(&old);
+            let code = old.code(replacing);
             replacing.activations(&code, quiet::SCAN.1)
         })
     }

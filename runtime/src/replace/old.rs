@@ -35,6 +35,25 @@ pub(super) struct ReplacedCode {
 }
 
 impl ReplacedCode {
+    /// The code that a set of `members` is about to replace. No version is published until
+    /// [`ReplacedCode::published`] was called.
+    pub(super) fn of(replacing: &Replacing, members: &HashSet<FunctionId>) -> ReplacedCode {
+        ReplacedCode {
+            elsewhere: elsewhere(replacing, members),
+            members: members.clone(),
+            new: Vec::new(),
+            end: replacing.versions.ids.next(),
+        }
+    }
+
+    /// The part that was not freed.
+    pub(super) fn code(&self, replacing: &Replacing) -> OldCode {
+        let mut ranges = self.elsewhere.clone();
+        let is_old = |it: VersionId| it < self.end && !self.new.contains(&it);
+        ranges.extend(of_versions(replacing, &self.members, is_old));
+        OldCode::of(ranges)
+    }
+
     /// Adds the versions that the set published.
     pub(super) fn published(&mut self, new: impl IntoIterator<Item = VersionId>) {
         self.new.extend(new);
@@ -42,13 +61,18 @@ impl ReplacedCode {
 }
 
 impl OldCode {
+    /// All code of `members`, and of their dependents.
+    pub(super) fn of_members(replacing: &Replacing, members: &HashSet<FunctionId>) -> OldCode {
+        let mut ranges = elsewhere(replacing, members);
+        ranges.extend(of_versions(replacing, members, |_| true));
+        OldCode::of(ranges)
+    }
+
     pub(super) fn wanted(&self) -> Result<Wanted, Error> {
         let ranges = self.ranges.iter().map(|(range, ..)| range.clone());
         Ok(Wanted::new(ranges.collect()).map_err(Arc::new)?)
     }
-}
 
-impl OldCode {
     /// Native code, and compiled code.
     pub(super) fn apart(&self) -> (OldCode, OldCode) {
         let ranges = self.ranges.iter().cloned();
@@ -88,81 +112,49 @@ impl OldCode {
     }
 }
 
-impl Replacing {
-    /// All code of `members`, and of their dependents.
-    pub(super) fn old_code(&self, members: &HashSet<FunctionId>) -> OldCode {
-        let mut ranges = self.old_elsewhere(members);
-        ranges.extend(self.old_versions(members, |_| true));
-        OldCode::of(ranges)
-    }
+/// Code of versions that `wanted` accepts.
+fn of_versions(
+    replacing: &Replacing,
+    members: &HashSet<FunctionId>,
+    wanted: impl Fn(VersionId) -> bool,
+) -> impl Iterator<Item = OldRange> {
+    let code = replacing.code_concerning(members, wanted).into_iter();
+    code.map(|(range, id, block)| (range, id, Some(block)))
+}
 
-    /// Code of versions that `wanted` accepts.
-    fn old_versions(
-        &self,
-        members: &HashSet<FunctionId>,
-        wanted: impl Fn(VersionId) -> bool,
-    ) -> impl Iterator<Item = OldRange> {
-        let code = self.code_concerning(members, wanted).into_iter();
-        code.map(|(range, id, block)| (range, id, Some(block)))
-    }
+/// Native code, and code of objects.
+fn elsewhere(replacing: &Replacing, members: &HashSet<FunctionId>) -> Vec<OldRange> {
+    let is_old = |id: FunctionId, depends: &[FunctionId]| {
+        members.contains(&id) || depends.iter().any(|id| members.contains(id))
+    };
+    let objects = of_objects(replacing, members).into_iter();
+    let objects = objects.map(|(range, id, block)| (range, id, Some(block)));
+    let native = replacing.native_code(is_old).into_iter();
+    let native = native.map(|(range, id)| (range, id, None));
+    objects.chain(native).collect()
+}
 
-    /// Native code, and code of objects.
-    fn old_elsewhere(&self, members: &HashSet<FunctionId>) -> Vec<OldRange> {
-        let is_old = |id: FunctionId, depends: &[FunctionId]| {
-            members.contains(&id) || depends.iter().any(|id| members.contains(id))
-        };
-        let objects = self.old_objects(members).into_iter();
-        let objects = objects.map(|(range, id, block)| (range, id, Some(block)));
-        let native = self.native_code(is_old).into_iter();
-        objects
-            .chain(native.map(|(range, id)| (range, id, None)))
-            .collect()
-    }
-
-    /// The code that a set of `members` is about to replace. No version is published until
-    /// [`ReplacedCode::published`] was called.
-    pub(super) fn replaced_code(&self, members: &HashSet<FunctionId>) -> ReplacedCode {
-        ReplacedCode {
-            elsewhere: self.old_elsewhere(members),
-            members: members.clone(),
-            new: Vec::new(),
-            end: self.versions.ids.next(),
-        }
-    }
-
-    /// The part of replaced code that was not freed.
-    pub(super) fn code_of_replaced(&self, replaced: &ReplacedCode) -> OldCode {
-        let ReplacedCode {
-            members,
-            elsewhere,
-            new,
-            end,
-        } = replaced;
-        let mut ranges = elsewhere.clone();
-        ranges.extend(self.old_versions(members, |it| it < *end && !new.contains(&it)));
-        OldCode::of(ranges)
-    }
-
-    /// Code of members that are functions of objects: all of the object, as its local
-    /// functions belong to those that call them; but only the members' own bytes of one that
-    /// is replaced in part.
-    fn old_objects(&self, members: &HashSet<FunctionId>) -> Vec<(Range<u64>, FunctionId, BlockId)> {
-        let codes = self.objects.code_of(|id| members.contains(&id));
-        // Once for each object: it has as many functions as it likes.
-        let mut seen = HashMap::new();
-        let ranges = codes.into_iter().filter_map(|(id, code)| {
-            let known = seen.entry(Arc::as_ptr(&code.holding));
-            let (whole, all, block) = known
-                .or_insert_with(|| {
-                    let (all, block) = self.block_of(code.holding.code()?)?;
-                    let functions = code.file.functions.get();
-                    let whole =
-                        functions.is_none_or(|ids| ids.iter().all(|id| members.contains(id)));
-                    Some((whole, all, block))
-                })
-                .clone()?;
-            Some((if whole { all } else { code.range }, id, block))
-        });
-        ranges.collect()
-    }
+/// Code of members that are functions of objects: all of the object, as its local
+/// functions belong to those that call them; but only the members' own bytes of one that
+/// is replaced in part.
+fn of_objects(
+    replacing: &Replacing,
+    members: &HashSet<FunctionId>,
+) -> Vec<(Range<u64>, FunctionId, BlockId)> {
+    let codes = replacing.objects.code_of(|id| members.contains(&id));
+    // Once for each object: it has as many functions as it likes.
+    let mut seen = HashMap::new();
+    let ranges = codes.into_iter().filter_map(|(id, code)| {
+        let known = seen.entry(Arc::as_ptr(&code.holding));
+        let (whole, all, block) = known
+            .or_insert_with(|| {
+                let (all, block) = replacing.block_of(code.holding.code()?)?;
+                let functions = code.file.functions.get();
+                let whole = functions.is_none_or(|ids| ids.iter().all(|id| members.contains(id)));
+                Some((whole, all, block))
+            })
+            .clone()?;
+        Some((if whole { all } else { code.range }, id, block))
+    });
+    ranges.collect()
 }

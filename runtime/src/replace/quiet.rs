@@ -346,7 +346,7 @@ impl Replacing {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let within = left.clamp(SCAN.0, SCAN.1);
-            let code = self.old_code(members);
+            let code = OldCode::of_members(self, members);
             let held = gate.round(
                 || self.activations(&code, within),
                 |held, tid| is_held(held, tid),
