@@ -153,8 +153,7 @@ enum Task {
         #[arg(long)]
         verify: bool,
     },
-    /// Build with all optimizations, which takes longer than in release mode, and install: command,
-    /// libraries, headers, `pkg-config`'s file.
+    /// Build in release mode and install: command, libraries, headers, `pkg-config`'s file.
     Install {
         /// Where to: `bin`, `lib`, `include` and `share` are made there.
         #[arg(long, default_value = "/usr/local")]
@@ -240,22 +239,22 @@ fn package(cargo: &Cargo, verify: bool) -> anyhow::Result<()> {
 }
 
 fn install_into(cargo: &Cargo, prefix: &Path, libraries: bool) -> anyhow::Result<()> {
-    let mut words = vec!["--profile", "dist", "-p", "uruk-c"];
+    let mut words = vec!["--release", "-p", "uruk-c"];
     if !libraries {
         words.extend(["-p", "uruk-command", "-p", "uruk-preload"]);
         words.extend(["-p", "uruk-locals"]);
     }
     cargo.run("build", &words)?;
-    let shared = cargo.built("dist", "liburuk_c.so");
+    let shared = cargo.built("release", "liburuk_c.so");
     let folder = shared.parent().unwrap_or(&shared);
     let built = layout::Built {
         llvm: layout::Built::llvm_of(&shared, folder),
         shared: shared.clone(),
-        archive: cargo.built("dist", "liburuk_c.a"),
+        archive: cargo.built("release", "liburuk_c.a"),
         command: (!libraries).then(|| layout::Command {
-            program: cargo.built("dist", "uruk"),
-            preload: cargo.built("dist", "liburuk_preload.so"),
-            plugin: cargo.built("dist", "liburuk_locals.so"),
+            program: cargo.built("release", "uruk"),
+            preload: cargo.built("release", "liburuk_preload.so"),
+            plugin: cargo.built("release", "liburuk_locals.so"),
         }),
     };
     let version = env!("CARGO_PKG_VERSION");
