@@ -101,7 +101,9 @@ pub(super) fn main(live: &Live) -> i32 {
         EXIT_FAILURE
     };
     let Some(program) = find(&live.program) else {
-        let why = match live.program.exists() {
+        // A name without a folder is looked up in `PATH`.
+        let is_path = live.program.components().count() > 1;
+        let why = match is_path && live.program.exists() {
             true => "not a regular file",
             false => "not found",
         };
