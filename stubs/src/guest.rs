@@ -9,8 +9,10 @@
 //! - No other thread refers to this stack. A handler may leave by `longjmp` at any
 //!   instruction, so steps that must be completed run with signals blocked (a few
 //!   instructions, and at most one futex wake).
-//! - No value with a destructor lives across a wait, so a forced unwind
-//!   (`pthread_cancel`, `pthread_exit` in a handler) may pass.
+//! - No function has a value with a destructor, so a forced unwind may pass at any instruction:
+//!   `pthread_exit` in a handler, or `pthread_cancel` of a thread that is cancelled asynchronously.
+//!   A function with destructors has a table of its calls, and Rust's personality routine ends the
+//!   process for an instruction that is in none of them.
 //!
 //! A first call does not spin before the futex wait. With 2,000 turns of a spin the wait for a
 //! service that answers at once was not shorter (4 to 6 us on two cores). Compiling takes a hundred
@@ -42,6 +44,8 @@ impl NoSignals {
     fn new() -> NoSignals {
         NoSignals
     }
+
+    fn end(self) {}
 }
 
 /// Result of a first call.
@@ -161,26 +165,30 @@ impl Shared {
     fn request(&self, function: FunctionId, cell: &Cell, word: Word) {
         // From the step to the ring: a handler that waited for this function would wait for ever; a
         // handler that left by `longjmp` would leave an unlinked request.
-        let _blocked = SignalsBlocked::new();
+        let blocked = SignalsBlocked::new();
         if cell.try_step(word, Step::Request).is_some() {
             if !word.queued() {
                 self.requests.push(&self.cells, function);
             }
             self.requests.ring();
         }
+        blocked.end();
     }
 
     /// Stores prepared code into the slot, or behind its gate; `None` if another thread was faster.
     fn bind(&self, function: FunctionId, cell: &Cell, word: Word) -> Option<u64> {
         // Blocked while the cell is busy, as in `request`.
-        let _blocked = SignalsBlocked::new();
-        cell.try_step(word, Step::Acquire)?;
-        // Relaxed: published by the state word that said Prepared.
-        let entry = self.heap_base + u64::from(cell.next.load(Ordering::Relaxed));
-        // Partner: the acquire loads of `target` and of kept words.
-        self.place(function, word).store(entry, Ordering::Release);
-        self.settle(cell, Kind::Bound);
-        Some(entry)
+        let blocked = SignalsBlocked::new();
+        let entry = cell.try_step(word, Step::Acquire).map(|_| {
+            // Relaxed: published by the state word that said Prepared.
+            let entry = self.heap_base + u64::from(cell.next.load(Ordering::Relaxed));
+            // Partner: the acquire loads of `target` and of kept words.
+            self.place(function, word).store(entry, Ordering::Release);
+            self.settle(cell, Kind::Bound);
+            entry
+        });
+        blocked.end();
+        entry
     }
 
     /// Makes sure that the service exists: it does not in a child of a fork that bypassed the fork
@@ -194,7 +202,7 @@ impl Shared {
         }
         let ask = std::ptr::with_exposed_provenance::<()>(ask);
         // SAFETY: only functions of this type are ever stored.
-        let ask = unsafe { std::mem::transmute::<*const (), extern "C" fn()>(ask) };
+        let ask = unsafe { std::mem::transmute::<*const (), extern "C-unwind" fn()>(ask) };
         ask();
     }
 

@@ -213,13 +213,16 @@ pub(crate) fn exit(status: i32) -> ! {
     }
 }
 
-/// Evidence that all signals are blocked on this thread; dropping it restores the former mask.
+/// Evidence that all signals are blocked on this thread; [`SignalsBlocked::end`] restores the former
+/// mask.
 ///
 /// For steps that another waiter of the *same thread*, a signal handler, could wait for, or that a
-/// handler must not abandon by `longjmp`.
+/// handler must not abandon by `longjmp`. Not restored by a destructor: the guest's functions have
+/// none ([`crate::guest`]).
 ///
 /// Nothing is blocked once a sandbox is closed ([`sandbox`]): no other thread serves requests, and
 /// the call may be forbidden.
+#[must_use = "signals stay blocked until `end`"]
 pub(crate) struct SignalsBlocked {
     before: Option<u64>,
 }
@@ -233,10 +236,8 @@ impl SignalsBlocked {
         });
         SignalsBlocked { before }
     }
-}
 
-impl Drop for SignalsBlocked {
-    fn drop(&mut self) {
+    pub(crate) fn end(self) {
         if let Some(before) = self.before {
             set_mask(before, None);
         }

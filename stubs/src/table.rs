@@ -292,7 +292,7 @@ impl StubTable {
     /// Sets a function that a call runs before it waits: `ask` makes sure that the service exists,
     /// in a child of a `fork` that bypassed the fork handlers. It runs on the guest thread and
     /// stack, maybe in a signal handler, and may call [`StubTable::after_fork_child`].
-    pub fn set_attendance(&self, ask: extern "C" fn()) {
+    pub fn set_attendance(&self, ask: extern "C-unwind" fn()) {
         // Partner: the acquire in the guest's `attend`.
         let ask = ask as *const () as usize as u64;
         self.shared().attendance.store(ask, Ordering::Release);

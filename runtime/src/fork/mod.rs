@@ -181,7 +181,9 @@ pub(crate) fn note_unserved() {
 
 /// Called by first calls before they wait, on any stack and in any handler: makes sure that this
 /// process is whole, and that threads answer calls, if they can be started.
-pub(crate) extern "C" fn attend_call() {
+///
+/// It has no destructors, and can be unwound, as a first call must ([`uruk_stubs`]).
+pub(crate) extern "C-unwind" fn attend_call() {
     unseen::attend();
     if UNSERVED.load(Ordering::Relaxed) {
         serve_again();
@@ -191,6 +193,7 @@ pub(crate) extern "C" fn attend_call() {
 /// It uses the allocator, like [`unseen::attend`] in a child: a handler that interrupted the
 /// allocator must not be the first to call a function there.
 #[cold]
+#[inline(never)]
 fn serve_again() {
     // SAFETY: the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };

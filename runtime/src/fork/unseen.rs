@@ -128,7 +128,7 @@ pub(crate) fn note_sharing() {
 }
 
 /// Makes sure that this process is whole. For guests, too: on any stack, in any handler.
-pub(crate) extern "C" fn attend() {
+pub(crate) extern "C-unwind" fn attend() {
     if is_unseen() {
         match sandbox::is_closed() {
             // It needs no thread of the runtime, and none can be started.
@@ -139,6 +139,7 @@ pub(crate) extern "C" fn attend() {
 }
 
 #[cold]
+#[inline(never)]
 fn catch_up() {
     // SAFETY: the calling thread's own.
     let errno = unsafe { *libc::__errno_location() };
