@@ -1,5 +1,9 @@
 //! The result of a compile.
 
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
 use crate::ir::{Block, Symbol};
 
 /// Machine code that is not placed yet.
@@ -35,6 +39,18 @@ pub struct Code {
     pub blocks: Vec<(Block, u32)>,
 }
 
+impl Code {
+    /// A hash of the code and its relocations: two compiles with the same one keep the same values
+    /// in the same places.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        hasher.write(&self.bytes);
+        hasher.write_u32(self.frame);
+        self.fixups.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 /// Language-specific data of a function.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Handlers {
@@ -66,7 +82,7 @@ pub enum UnwindTarget {
 }
 
 /// A relocation of code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fixup {
     /// Offset of the field.
     pub at: u32,

@@ -40,6 +40,25 @@ impl Compiler {
     /// # Errors
     /// [`Uncovered`] names the unsupported feature; no code was emitted then.
     pub fn compile(&mut self, function: &ir::Function) -> Result<Code, Uncovered> {
+        let frame = self.plan(function)?;
+        Ok(self.emitter(function, frame).emit())
+    }
+
+    /// Compiles a function, and the OSR exits of its loops: second, code that the function jumps to,
+    /// which belongs to this very code of it ([`Code::fingerprint`]). [`Code::blocks`] of the exits are
+    /// the heads that have one: those of [`ir::Head::has_exit`] of which the function keeps all
+    /// values.
+    ///
+    /// # Errors
+    /// Like [`Compiler::compile`].
+    pub fn compile_exits(&mut self, function: &ir::Function) -> Result<(Code, Code), Uncovered> {
+        let frame = self.plan(function)?;
+        let code = self.emitter(function, frame.clone()).emit();
+        Ok((code, self.emitter(function, frame).emit_exits()))
+    }
+
+    /// Analyses a function, and chooses the places of its values; returns the layout of its frame.
+    fn plan(&mut self, function: &ir::Function) -> Result<Frame, Uncovered> {
         covers(function, &self.options)?;
         self.analysis.of(function);
         let mut frame = Frame::of(function);
@@ -51,15 +70,18 @@ impl Compiler {
         }
         let (saved, below) = (self.places.saved, self.places.frame);
         frame.lay_out(function, &self.analysis, saved, below)?;
-        let emitter = Emitter::new(
+        Ok(frame)
+    }
+
+    fn emitter<'a>(&'a mut self, function: &'a ir::Function, frame: Frame) -> Emitter<'a> {
+        Emitter::new(
             function,
             &self.analysis,
             &self.place_of,
             frame,
             &self.options,
             &mut self.buffers,
-        );
-        Ok(emitter.emit())
+        )
     }
 
     /// Makes requests for all lives that need a place, sorted by their start; values that stay in

@@ -4,8 +4,8 @@
 
 use crate::abi;
 use crate::ir::{
-    Block, Call, Cast, FloatOp, Function, Op, Operand, Ordering, Passing, Reach, Returned, Tail,
-    Type,
+    Block, Call, Cast, FloatOp, Function, Head, Op, Operand, Ordering, Passing, Reach, Returned,
+    Tail, Type,
 };
 use crate::{Options, Uncovered, emit};
 
@@ -30,7 +30,6 @@ fn of_function(function: &Function) -> Reason {
         .find(Reason::is_some)
         .flatten()
         .or_else(|| of_results(&function.returns))
-        .or_else(|| of_heads(function))
         .or_else(|| {
             let mut all = function.instructions.iter();
             all.find_map(|instruction| of_op(function, &instruction.op))
@@ -54,22 +53,21 @@ fn of_results(returns: &[Returned]) -> Reason {
         })
 }
 
-fn of_heads(function: &Function) -> Reason {
-    function.counting.heads.iter().find_map(|head| {
-        let mut stored = head.stored.iter();
-        if let Some(what) = stored.find_map(|it| of_operand(function, it.operand)) {
-            return Some(what);
+/// The first unsupported feature of the exit of a loop.
+pub(crate) fn of_head(function: &Function, head: &Head) -> Reason {
+    let mut stored = head.stored.iter();
+    if let Some(what) = stored.find_map(|it| of_operand(function, it.operand)) {
+        return Some(what);
+    }
+    let mut arguments = head.arguments.iter().enumerate();
+    arguments.find_map(|(at, argument)| {
+        if head.loaded.contains(&(at as u32)) && !is_plain_alloca(function, argument.operand) {
+            return Some("contents of an over-aligned alloca at a loop's head");
         }
-        let mut arguments = head.arguments.iter().enumerate();
-        arguments.find_map(|(at, argument)| {
-            if head.loaded.contains(&(at as u32)) && !is_plain_alloca(function, argument.operand) {
-                return Some("contents of an over-aligned alloca at a loop's head");
-            }
-            let is_long = argument.ty == Type::F80;
-            let long = is_long.then_some("x86_fp80 for a continuation");
-            long.or_else(|| of_argument(argument.ty, argument.passing))
-                .or_else(|| of_operand(function, argument.operand))
-        })
+        let is_long = argument.ty == Type::F80;
+        let long = is_long.then_some("x86_fp80 for a continuation");
+        long.or_else(|| of_argument(argument.ty, argument.passing))
+            .or_else(|| of_operand(function, argument.operand))
     })
 }
 

@@ -280,19 +280,24 @@ pub struct Counting {
     pub counters: Option<Symbol>,
     /// The symbol of the words of loops.
     pub loops: Option<Symbol>,
-    /// Loops with OSR exits, by rising block.
+    /// Loops that may be left by OSR exits, by rising block.
     pub heads: Vec<Head>,
     /// Sources of back edges that the second counter counts, by rising block: each pass through
     /// such a block adds one.
     pub latches: Vec<Block>,
 }
 
-/// A loop whose head counts passes when it is asked to, and has an OSR exit to a continuation.
+/// A loop whose head counts passes when it is asked to, and may be left by an OSR exit to a
+/// continuation.
 ///
 /// After its phis the head reads the `i32` at `count`. If that is negative, it adds one to it. If the
 /// sum is zero, it reads the word at `slot`. If that is null, it notes the time, where that is wanted, and
-/// continues. Else it sets the count to -1, adds one to the `i32` at `left`,
-/// calls the address in the word with `arguments`, and returns the result of that call.
+/// continues. Else it jumps to the exit, the address in the word at `exit`.
+///
+/// The exit is code of its own, compiled on request ([`crate::Compiler::compile_exits`]): most loops
+/// are never left. It sets the count to -1, adds one to the `i32` at `left`, calls the address that
+/// was in `slot` with `arguments`, and returns the result of that call from the function. Only exits
+/// use `has_exit`, `arguments`, `loaded` and `stored`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The block.
@@ -305,6 +310,10 @@ pub struct Head {
     pub count: u32,
     /// Offset of the `i32` that counts OSR exits.
     pub left: u32,
+    /// Offset of the address of the exit.
+    pub exit: u32,
+    /// Whether an exit can be compiled: the values that live across are known.
+    pub has_exit: bool,
     /// The values that live across: parameters of a function with the same result.
     pub arguments: Vec<Argument>,
     /// Indexes of the arguments whose operand is the result of an [`Op::Alloca`] and that pass its

@@ -306,8 +306,12 @@ pub struct Compiled {
     pub keeps_stack: bool,
     /// True if the code increments [`COUNTERS`]. Coroutines and naked functions never do.
     pub counts: bool,
-    /// The loops that can be left, whose words are [`LOOPS`], and why others cannot.
+    /// The loops that are counted at their heads, whose words are [`LOOPS`], and why others are not.
+    /// Of the code of the baseline compiler it is not known yet which of them can be left.
     pub heads: Heads,
+    /// Fingerprint of the code of the baseline compiler, if it has such loops: their exits are compiled
+    /// later, and belong to this code only.
+    pub fingerprint: Option<u64>,
     /// Layout of the counters in [`PROBES`](crate::PROBES), if [`Counters::Full`] was requested.
     /// Coroutines, naked functions and huge ones have no probes.
     pub probes: Option<Probes>,

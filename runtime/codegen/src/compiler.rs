@@ -348,6 +348,7 @@ impl Compiler<'_> {
             keeps_stack,
             counts: found.counts,
             heads: found.heads,
+            fingerprint: None,
             probes: found.probes,
             guided: contents.guided_functions,
             promoted: contents.promoted,

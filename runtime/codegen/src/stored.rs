@@ -14,7 +14,7 @@ use crate::summary::SymbolId;
 use uruk_leaving::{Head, Heads, Reason};
 
 /// Version of the written format.
-const FORMAT: u32 = 7;
+const FORMAT: u32 = 8;
 const HASH: usize = blake3::OUT_LEN;
 
 /// Identifies the result of a compile: equal for equal inputs, in any process.
@@ -77,7 +77,8 @@ fn write_heads(heads: &Heads, bytes: &mut Vec<u8>) {
     for head in &heads.counted {
         bytes.extend(head.block.to_le_bytes());
         bytes.extend(head.around.unwrap_or(u32::MAX).to_le_bytes());
-        bytes.extend(head.fingerprint.to_le_bytes());
+        // Heads of code from LLVM have one.
+        bytes.extend(head.fingerprint.unwrap_or_default().to_le_bytes());
     }
     bytes.extend((heads.refused.len() as u32).to_le_bytes());
     for (reason, count) in &heads.refused {
@@ -96,7 +97,7 @@ fn read_heads<'b>(take: &mut impl FnMut(usize) -> Option<&'b [u8]>) -> Option<He
         let head = Head {
             block: number(take(4)?)?,
             around: Some(number(take(4)?)?).filter(|it| *it != u32::MAX),
-            fingerprint: u64::from_le_bytes(take(8)?.try_into().ok()?),
+            fingerprint: Some(u64::from_le_bytes(take(8)?.try_into().ok()?)),
         };
         if head.around.is_some_and(|it| it >= own) {
             return None;
@@ -206,6 +207,7 @@ impl Compiled {
             keeps_stack: keeps_stack != 0,
             counts: counts != 0,
             heads,
+            fingerprint: None,
             probes: None,
             guided: 0,
             promoted: 0,

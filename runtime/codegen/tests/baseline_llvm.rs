@@ -40,6 +40,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::process::Command;
 
+use uruk_baseline::Code;
 use uruk_codegen::{Compile, NotPlain, Read};
 
 use crate::chance::Chance;
@@ -197,8 +198,11 @@ fn what_is_read_and_compiled_does_what_the_interpreter_says() {
                 }
                 Ok(code) => ir::check(&read)
                     .map_err(|broken| broken.to_string())
-                    .and_then(|()| oracle::check(&read, &code))
-                    .and_then(|()| native::compare(&read, &code, &runs).map_err(|(_, what)| what)),
+                    .and_then(|()| oracle::check(&read, &code, &Code::default()))
+                    .and_then(|()| {
+                        native::compare(&read, &code, &Code::default(), &runs)
+                            .map_err(|(_, what)| what)
+                    }),
             };
             count += runs.len();
             if let Err(what) = done {

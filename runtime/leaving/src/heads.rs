@@ -18,8 +18,9 @@ pub struct Head {
     pub block: u32,
     /// The index of the innermost counted loop around it, which is less than its own.
     pub around: Option<u32>,
-    /// The fingerprint of the body and the crossing variables: a continuation has the same.
-    pub fingerprint: u64,
+    /// The fingerprint of the body and the crossing variables: a continuation has the same. `None`
+    /// if it is not known, or the loop cannot be left.
+    pub fingerprint: Option<u64>,
 }
 
 /// The loops of a version.
@@ -27,7 +28,7 @@ pub struct Head {
 pub struct Heads {
     /// The counted loops, in the order of their words.
     pub counted: Vec<Head>,
-    /// The reasons why others are not counted, with their number.
+    /// The reasons why others are not counted, or cannot be left, with their number.
     pub refused: Vec<(Reason, u32)>,
 }
 
@@ -42,6 +43,8 @@ pub struct Places {
     pub count: usize,
     /// The number of OSR exits, 4 bytes.
     pub left: usize,
+    /// The address of the code of the exit, 8 bytes, where it is compiled on request.
+    pub exit: usize,
     /// Not zero if the time may be noted in `when`, 4 bytes; the same word for all loops.
     pub timed: usize,
 }
@@ -49,21 +52,23 @@ pub struct Places {
 impl Heads {
     /// Bytes of the words of `loops` loops.
     pub const fn bytes(loops: usize) -> usize {
-        loops * 24 + 8
+        loops * 32 + 8
     }
 
     /// Offsets of the words of loop `number`, from 0, among those of `of` loops.
     pub const fn places(number: usize, of: usize) -> Places {
-        let count = of * 16 + number * 4;
+        let count = of * 24 + number * 4;
         Places {
             slot: number * 8,
             when: of * 8 + number * 8,
             count,
             left: count + of * 4,
-            timed: of * 24,
+            exit: of * 16 + number * 8,
+            timed: of * 32,
         }
     }
 
+    /// Adds a number of loops that cannot be left.
     fn refuse(&mut self, reason: Reason, loops: usize) {
         let loops = u32::try_from(loops).unwrap_or(u32::MAX);
         match self.refused.iter_mut().find(|(known, _)| *known == reason) {
@@ -101,6 +106,153 @@ pub struct Decision {
     pub frame: Option<Frame>,
 }
 
+/// The loops of a body that are counted at their heads, chosen by its flow alone: whether they can
+/// be left is not known.
+#[derive(Debug)]
+pub struct Candidates {
+    /// The description for the version, without fingerprints.
+    pub heads: Heads,
+    /// The latches of the other loops.
+    pub latches: Vec<u32>,
+    /// The counted loops, by their index among all, in the order of their words.
+    chosen: Vec<usize>,
+}
+
+impl Candidates {
+    /// Chooses among the loops of a body.
+    pub fn of(shape: Shape<'_>) -> Candidates {
+        let mut all = Candidates {
+            heads: Heads::default(),
+            latches: shape.latches.to_vec(),
+            chosen: Vec::new(),
+        };
+        let Some(loops) = shape.loops else {
+            all.heads.refuse(Reason::TooLarge, shape.count as usize);
+            return all;
+        };
+        let mut chosen = from_the_outside(loops);
+        let others = chosen.len().saturating_sub(MOST_HEADS);
+        all.heads.refuse(Reason::TooLarge, others);
+        chosen.truncate(MOST_HEADS);
+        all.heads.counted = counted(loops, &chosen, |_| None);
+        all.latches = other_latches(loops, &all.heads.counted);
+        all.chosen = chosen;
+        all
+    }
+
+    /// Notes that a counted loop cannot be left after all.
+    pub fn refuse(&mut self, place: usize, reason: Reason) {
+        self.heads.counted[place].fingerprint = None;
+        self.heads.refuse(reason, 1);
+    }
+
+    /// The variables that cross at each head, or the reason why the loop cannot be left, and the
+    /// frame of the body; adds fingerprints and reasons to the description. `can_pass` tells whether
+    /// a variable can be passed.
+    pub fn describe(
+        &mut self,
+        anatomy: &Anatomy,
+        shape: Shape<'_>,
+        can_pass: impl Fn(&Variable) -> bool,
+    ) -> Option<(Frame, Vec<Option<Crossing>>)> {
+        let loops = shape.loops?;
+        let whole = Whole::of(anatomy, shape);
+        let whole = whole
+            .inspect_err(|&reason| self.heads.refuse(reason, self.chosen.len()))
+            .ok()?;
+        let mut crossing = Vec::with_capacity(self.chosen.len());
+        for (own, &index) in self.chosen.iter().enumerate() {
+            let found = whole.crossing(anatomy, shape, &loops[index], &can_pass);
+            let found = found.and_then(|found| match found.variables.len() > MOST_CROSSING {
+                true => Err(Reason::TooLarge),
+                false => Ok(found),
+            });
+            match found {
+                Ok(found) => {
+                    self.heads.counted[own].fingerprint = Some(found.fingerprint);
+                    crossing.push(Some(found));
+                }
+                Err(reason) => {
+                    self.heads.refuse(reason, 1);
+                    crossing.push(None);
+                }
+            }
+        }
+        Some((whole.frame, crossing))
+    }
+}
+
+/// The analysis of a body as a whole.
+struct Whole {
+    forbidden: Forbidden,
+    frame: Frame,
+}
+
+impl Whole {
+    fn of(anatomy: &Anatomy, shape: Shape<'_>) -> Result<Whole, Reason> {
+        Ok(Whole {
+            forbidden: Forbidden::of(anatomy)?,
+            frame: Frame::of(anatomy, shape.graph)?,
+        })
+    }
+
+    /// The variables that cross at the head of a loop.
+    fn crossing(
+        &self,
+        anatomy: &Anatomy,
+        shape: Shape<'_>,
+        it: &Loop,
+        can_pass: &impl Fn(&Variable) -> bool,
+    ) -> Result<Crossing, Reason> {
+        if let Some(reason) = self.forbidden.at(anatomy, shape.graph, it) {
+            return Err(reason);
+        }
+        let what = self.frame.crossing(it.head)?;
+        let mut crosses = what.variables.iter();
+        match crosses.all(|&it| can_pass(&self.frame.variables[it as usize])) {
+            true => Ok(what),
+            false => Err(Reason::Type),
+        }
+    }
+}
+
+/// The indexes of loops, outer ones first: if there are too many, inner ones are dropped.
+fn from_the_outside(loops: &[Loop]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..loops.len()).collect();
+    order.sort_by_cached_key(|&it| around(loops, it).len());
+    order
+}
+
+/// The descriptions of the counted loops, by their index.
+fn counted(
+    loops: &[Loop],
+    chosen: &[usize],
+    fingerprint: impl Fn(usize) -> Option<u64>,
+) -> Vec<Head> {
+    let place = |index: usize| chosen.iter().position(|&it| it == index);
+    let of_one = |(own, &index): (usize, &usize)| {
+        // In irreducible flow two loops can be around each other: the first is then the outer one.
+        let mut outer = around(loops, index).into_iter().filter_map(place);
+        let outer = outer.find(|&at| at < own);
+        Head {
+            block: loops[index].head,
+            around: outer.map(|it| it as u32),
+            fingerprint: fingerprint(own),
+        }
+    };
+    chosen.iter().enumerate().map(of_one).collect()
+}
+
+/// The latches of loops that are not counted at their heads.
+fn other_latches(loops: &[Loop], counted: &[Head]) -> Vec<u32> {
+    let is_counted = |it: &&Loop| counted.iter().any(|head| head.block == it.head);
+    let others = loops.iter().filter(|it| !is_counted(it));
+    let mut latches: Vec<u32> = others.flat_map(|it| it.latches.iter().copied()).collect();
+    latches.sort_unstable();
+    latches.dedup();
+    latches
+}
+
 /// Decides for a body; `can_pass` tells whether a variable can be passed.
 pub fn decide(
     anatomy: &Anatomy,
@@ -120,54 +272,27 @@ pub fn decide(
     if loops.is_empty() {
         return none;
     }
-    let read = Forbidden::of(anatomy)
-        .and_then(|forbidden| Ok((forbidden, Frame::of(anatomy, shape.graph)?)));
-    let (forbidden, frame) = match read {
-        Ok(read) => read,
+    let whole = match Whole::of(anatomy, shape) {
+        Ok(whole) => whole,
         Err(reason) => {
             none.heads.refuse(reason, loops.len());
             return none;
         }
     };
     let mut heads = Heads::default();
-    let mut crossing = |index: usize| {
-        let it: &Loop = &loops[index];
-        if let Some(reason) = forbidden.at(anatomy, shape.graph, it) {
-            return Err(reason);
-        }
-        let what = frame.crossing(it.head)?;
-        let mut crosses = what.variables.iter();
-        match crosses.all(|&it| can_pass(&frame.variables[it as usize])) {
-            true => Ok(what),
-            false => Err(Reason::Type),
-        }
-    };
-    let chosen = choose(loops, &mut crossing, &mut heads);
+    let crossing = |index: usize| whole.crossing(anatomy, shape, &loops[index], &can_pass);
+    let chosen = choose(loops, crossing, &mut heads);
     if chosen.is_empty() {
         none.heads = heads;
         return none;
     }
-    let place = |index: usize| chosen.iter().position(|(it, _)| *it == index);
-    for (own, (index, what)) in chosen.iter().enumerate() {
-        // In irreducible flow two loops can be around each other: the first is then the outer one.
-        let mut outer = around(loops, *index).into_iter().filter_map(place);
-        let outer = outer.find(|&at| at < own);
-        heads.counted.push(Head {
-            block: loops[*index].head,
-            around: outer.map(|it| it as u32),
-            fingerprint: what.fingerprint,
-        });
-    }
-    let is_counted = |it: &&Loop| heads.counted.iter().any(|head| head.block == it.head);
-    let others = loops.iter().filter(|it| !is_counted(it));
-    let mut latches: Vec<u32> = others.flat_map(|it| it.latches.iter().copied()).collect();
-    latches.sort_unstable();
-    latches.dedup();
+    let indexes: Vec<usize> = chosen.iter().map(|(index, _)| *index).collect();
+    heads.counted = counted(loops, &indexes, |own| Some(chosen[own].1.fingerprint));
     Decision {
+        latches: other_latches(loops, &heads.counted),
         heads,
-        latches,
         chosen,
-        frame: Some(frame),
+        frame: Some(whole.frame),
     }
 }
 
@@ -175,14 +300,11 @@ pub fn decide(
 /// against others.
 fn choose(
     loops: &[Loop],
-    crossing: &mut dyn FnMut(usize) -> Result<Crossing, Reason>,
+    crossing: impl Fn(usize) -> Result<Crossing, Reason>,
     heads: &mut Heads,
 ) -> Vec<(usize, Crossing)> {
-    // Outer loops first: if there are too many, inner ones are dropped.
-    let mut order: Vec<usize> = (0..loops.len()).collect();
-    order.sort_by_cached_key(|&it| around(loops, it).len());
     let (mut chosen, mut crosses) = (Vec::new(), 0);
-    for index in order {
+    for index in from_the_outside(loops) {
         let what = match crossing(index) {
             Ok(what) => what,
             Err(reason) => {

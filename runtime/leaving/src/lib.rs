@@ -41,7 +41,7 @@ pub use alone::is_alone;
 pub use anatomy::{Anatomy, Carried, Code, Facts, Form, Instruction, NONE, Room, Simple};
 pub use frame::{COPIED_BYTES, Crossing, Frame, Kind, Variable};
 pub use graph::{Graph, Loop, around};
-pub use heads::{Decision, Head, Heads, Places, Shape, decide};
+pub use heads::{Candidates, Decision, Head, Heads, Places, Shape, decide};
 pub use matching::{Described, Living, Mismatch, Passed, matching};
 pub use meaning::Meaning;
 pub use reasons::{Forbidden, Reason};

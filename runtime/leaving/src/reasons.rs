@@ -14,6 +14,7 @@
 //! | [`Reason::TooLarge`] | the analysis would take too long |
 //! | [`Reason::Other`] | `asm goto`, garbage collectors, funclets, functions that return twice |
 //! | [`Reason::Changed`] | an embedder transforms the compiled IR |
+//! | [`Reason::Lost`] | code of tier 1 does not keep a value up to the head |
 
 use std::fmt;
 
@@ -48,11 +49,13 @@ pub enum Reason {
     Other,
     /// The embedder transforms code before it is optimized.
     Changed,
+    /// Code of tier 1 does not keep a value that lives across, or other code is compiled now.
+    Lost,
 }
 
 impl Reason {
     /// All reasons, in the order of the table.
-    pub const ALL: [Reason; 12] = [
+    pub const ALL: [Reason; 13] = [
         Reason::Arguments,
         Reason::FrameAddress,
         Reason::SavedStack,
@@ -65,6 +68,7 @@ impl Reason {
         Reason::TooLarge,
         Reason::Other,
         Reason::Changed,
+        Reason::Lost,
     ];
 }
 
@@ -83,6 +87,7 @@ impl fmt::Display for Reason {
             Reason::TooLarge => "too large",
             Reason::Other => "other",
             Reason::Changed => "changed code",
+            Reason::Lost => "lost value",
         })
     }
 }

@@ -1,10 +1,10 @@
-//! Decides which loops can be left, and lists the values that cross at their heads.
+//! Chooses the loops that are counted at their heads, and lists the values that cross there.
 
 use uruk_baseline::ir::{
     Argument, Block, Head, Operand, Passing, Reach, Stored, Symbol, SymbolData, Time, Type,
 };
 use uruk_bitcode::ir::{Op, ValueId};
-use uruk_leaving::{Heads, Kind, Places, Shape as LoopShape, Variable, decide};
+use uruk_leaving::{Candidates, Heads, Kind, Places, Reason, Shape as LoopShape, Variable};
 
 use crate::Wanted;
 use crate::anatomy::tell;
@@ -19,7 +19,7 @@ impl Reading<'_> {
         };
         self.out.counting.counters = Some(self.add_words(counters));
         match wanted.leaves {
-            Some(name) if !self.flow.back.is_empty() => self.osr_loops(name, wanted.contract),
+            Some(name) if !self.flow.back.is_empty() => self.osr_loops(wanted, name),
             _ => {
                 let latches = self.flow.latches();
                 self.out.counting.latches = latches.into_iter().map(Block).collect();
@@ -36,16 +36,9 @@ impl Reading<'_> {
         })
     }
 
-    /// Marks the loops that are counted at their heads; the latches of the others are counted.
-    fn osr_loops(&mut self, name: &str, contract: bool) -> Covered<Heads> {
-        let mut anatomy = std::mem::take(self.anatomy);
-        tell(
-            self.lowering,
-            self.body,
-            self.number,
-            contract,
-            &mut anatomy,
-        )?;
+    /// Marks the loops that are counted at their heads; the latches of the others are counted. With
+    /// `exits`, lists the values that cross there.
+    fn osr_loops(&mut self, wanted: Wanted<'_>, name: &str) -> Covered<Heads> {
         let loops = self.flow.graph.loops(&self.flow.back);
         let mut latches: Vec<u32> = self.flow.back.iter().map(|&(latch, _)| latch).collect();
         latches.sort_unstable();
@@ -57,53 +50,78 @@ impl Reading<'_> {
             count,
             latches: &latches,
         };
-        let decision = decide(&anatomy, shape, |it| self.can_cross(it));
-        *self.anatomy = anatomy;
-        self.count_latches(&decision.latches);
-        let Some(frame) = decision.frame else {
-            return Ok(decision.heads);
+        let mut candidates = Candidates::of(shape);
+        let described = match wanted.exits {
+            true => {
+                let mut anatomy = std::mem::take(self.anatomy);
+                tell(
+                    self.lowering,
+                    self.body,
+                    self.number,
+                    wanted.contract,
+                    &mut anatomy,
+                )?;
+                let described = candidates.describe(&anatomy, shape, |it| self.can_cross(it));
+                *self.anatomy = anatomy;
+                described
+            }
+            false => None,
         };
-        let words = self.add_words(name);
-        let all = decision.chosen.len();
+        self.count_latches(&candidates.latches);
+        let all = candidates.heads.counted.len();
+        if all == 0 {
+            return Ok(candidates.heads);
+        }
+        self.out.counting.loops = Some(self.add_words(name));
         let mut heads = Vec::with_capacity(all);
-        for (place, (own, (_, what))) in decision
-            .heads
-            .counted
-            .iter()
-            .zip(&decision.chosen)
-            .enumerate()
-        {
-            let Places {
-                slot,
-                when,
-                count,
-                left,
-                timed,
-            } = Heads::places(place, all);
-            // The search for loops starts at the entry.
-            self.block = self.flow.places[own.block as usize];
-            let mut head = Head {
-                block: Block(self.block),
-                slot: slot as u32,
-                time: Some(Time {
-                    when: when as u32,
-                    timed: timed as u32,
-                }),
-                count: count as u32,
-                left: left as u32,
-                arguments: Vec::with_capacity(what.variables.len()),
-                loaded: Vec::new(),
-                stored: Vec::new(),
-            };
-            for &variable in &what.variables {
-                self.cross(frame.variables[variable as usize], &mut head)?;
+        for place in 0..all {
+            let block = candidates.heads.counted[place].block;
+            let mut head = self.counted_head(block, Heads::places(place, all));
+            if let Some((frame, crossing)) = &described
+                && let Some(what) = &crossing[place]
+            {
+                let mut variables = what.variables.iter();
+                let crossed = variables
+                    .try_for_each(|&it| self.cross(frame.variables[it as usize], &mut head));
+                head.has_exit = crossed.is_ok();
+                if crossed.is_err() {
+                    candidates.refuse(place, Reason::Type);
+                }
             }
             heads.push(head);
         }
         heads.sort_unstable_by_key(|head| head.block);
-        self.out.counting.loops = Some(words);
         self.out.counting.heads = heads;
-        Ok(decision.heads)
+        Ok(candidates.heads)
+    }
+
+    /// The head of a loop, by its first block in the body, without an exit.
+    fn counted_head(&mut self, block: u32, places: Places) -> Head {
+        let Places {
+            slot,
+            when,
+            count,
+            left,
+            exit,
+            timed,
+        } = places;
+        // The search for loops starts at the entry.
+        self.block = self.flow.places[block as usize];
+        Head {
+            block: Block(self.block),
+            slot: slot as u32,
+            time: Some(Time {
+                when: when as u32,
+                timed: timed as u32,
+            }),
+            count: count as u32,
+            left: left as u32,
+            exit: exit as u32,
+            has_exit: false,
+            arguments: Vec::new(),
+            loaded: Vec::new(),
+            stored: Vec::new(),
+        }
     }
 
     /// Makes these blocks count their executions.

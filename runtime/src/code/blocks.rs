@@ -26,6 +26,7 @@ use crate::code::holding::HeldMemory;
 use crate::code::holding::Uses;
 use crate::code::host_state::HostState;
 use crate::code::kept::KeptResources;
+use crate::code::loop_words::LoopWordMemory;
 use crate::code::loops::Loops;
 use crate::code::words::ProbeWords;
 use crate::host::listed::Listed;
@@ -60,6 +61,8 @@ pub(crate) struct Rest {
     words: Option<ProbeWords>,
     /// Kept for the code that counts in them and looks for continuations there.
     loops: Option<Arc<Loops>>,
+    /// Kept for exits of loops, which count in them.
+    _words_of_loops: Option<Arc<LoopWordMemory>>,
     /// Kept for the code that was linked against it.
     _uses: Uses,
     /// Kept for the code that uses them.
@@ -98,6 +101,7 @@ impl Rest {
             data,
             words,
             loops: None,
+            _words_of_loops: None,
             _uses: uses,
             thread_locals: None,
             listed: None,
@@ -147,6 +151,12 @@ impl Rest {
     /// Adds the words of its loops.
     pub(crate) fn with_loops(mut self, loops: Option<Arc<Loops>>) -> Rest {
         self.loops = loops;
+        self
+    }
+
+    /// Adds the words of the loops that its code leaves.
+    pub(crate) fn with_words_of_loops(mut self, words: &Arc<LoopWordMemory>) -> Rest {
+        self._words_of_loops = Some(Arc::clone(words));
         self
     }
 

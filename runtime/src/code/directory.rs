@@ -411,6 +411,12 @@ impl CodeDirectory {
         }
     }
 
+    /// Retires exits of loops whose version was freed.
+    pub(crate) fn retire_exits(&self, version: VersionId) {
+        self.notes.retire(version);
+        self.notes.start();
+    }
+
     /// Retires code that was compiled and never filed.
     pub(crate) fn discard(&self, id: FunctionId, unit: Option<BodyTracker>, code: LinkedCode) {
         if let Some(unit) = unit {

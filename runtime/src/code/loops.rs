@@ -5,14 +5,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use uruk_base::FunctionId;
 use uruk_base::StubAddress;
-use uruk_codegen::{Described, Head, Heads};
-use uruk_heap::{Heap, HeapError, Pool, Sealed};
+use uruk_base::{FunctionId, VersionId};
+use uruk_codegen::{Compiled, Described, Head, Heads};
+use uruk_heap::{Heap, HeapError, Pool};
 use uruk_tiering::offers::{LoopWords, Offers};
 use uruk_tiering::passes::{FIRST, Measure, Reading, Words};
 
 use crate::code::body::ModuleFunction;
+use crate::code::loop_exits::LoopExits;
+use crate::code::loop_words::{LoopWordMemory, Passes};
 use crate::fork::{confine, gate};
 use uruk_base::locks::Mutex;
 use uruk_codegen::Start;
@@ -32,7 +34,9 @@ pub(crate) struct Loops {
     pub(crate) whose: FunctionId,
     /// The function that continuations are made from; its module must exist for that.
     pub(crate) of: WeakFunction,
+    /// The loops; their fingerprints are those of the exits.
     pub(crate) heads: Vec<Head>,
+    exits: LoopExits,
     memory: Arc<LoopWordMemory>,
     offers: Offers,
     passes: Mutex<HeadPasses>,
@@ -69,74 +73,6 @@ fn cycles() -> u64 {
 
 /// Time between two readings of loops that have counted for the first time.
 const MOMENT: Duration = Duration::from_micros(2);
-
-/// The memory of the words of one version's loops: lives as long as the code that counts in it, and
-/// as long as it is read.
-#[derive(Debug)]
-struct LoopWordMemory {
-    words: Option<Sealed>,
-    /// The sum of the counts if no head was passed since the last reading.
-    expected: AtomicU32,
-}
-
-impl LoopWordMemory {
-    fn address(&self) -> u64 {
-        self.words.as_ref().map_or(0, Sealed::address)
-    }
-
-    /// The word of 4 bytes at an offset.
-    fn word32(&self, offset: usize) -> &AtomicU32 {
-        let words = self.words.as_ref().map_or(&[][..], Sealed::words32);
-        &words[offset / size_of::<AtomicU32>()]
-    }
-
-    /// The word of 8 bytes at an offset.
-    fn word64(&self, offset: usize) -> &AtomicU64 {
-        let words = self.words.as_ref().map_or(&[][..], Sealed::words64);
-        &words[offset / size_of::<AtomicU64>()]
-    }
-}
-
-impl Drop for LoopWordMemory {
-    fn drop(&mut self) {
-        // The last holder may have no pass.
-        let _pass = gate::enter();
-        if let Some(memory) = self.words.take() {
-            // SAFETY: the code that counts in it holds its `Loops`, which holds `self`, until it
-            // is freed, and it is freed when no thread can be in it.
-            unsafe { memory.release() };
-        }
-    }
-}
-
-/// The counts of one version's loops, also after the version is freed.
-#[derive(Debug)]
-pub(crate) struct Passes {
-    memory: Arc<LoopWordMemory>,
-    /// Offset of the first count.
-    first: usize,
-    loops: usize,
-}
-
-impl Passes {
-    /// True if a head was passed since the last reading, or asked on behalf of an offer.
-    pub(crate) fn have_changed(&self) -> bool {
-        self.sum() != self.memory.expected.load(Ordering::Relaxed)
-    }
-
-    /// Takes the counts as they are for expected: those of a version that is gone change no more.
-    pub(crate) fn settle(&self) {
-        self.memory.expected.store(self.sum(), Ordering::Relaxed);
-    }
-
-    fn sum(&self) -> u32 {
-        let count = |place: usize| {
-            let at = self.first + place * size_of::<AtomicU32>();
-            self.memory.word32(at).load(Ordering::Relaxed)
-        };
-        (0..self.loops).map(count).fold(0, u32::wrapping_add)
-    }
-}
 
 /// A function without a reference to its module.
 #[derive(Debug)]
@@ -179,10 +115,11 @@ impl Loops {
         heap: &Heap,
         id: FunctionId,
         function: &ModuleFunction,
-        heads: &[Head],
+        compiled: &Compiled,
         ended: &Arc<Ended>,
         gone: &Arc<AtomicU64>,
     ) -> Result<Arc<Loops>, HeapError> {
+        let heads = &compiled.heads.counted;
         let bytes = Heads::bytes(heads.len());
         let draft = heap.allocate(Pool::ReadWrite, bytes, align_of::<u64>())?;
         let whose = function.origin.as_ref().map_or(id, |it| it.whose);
@@ -190,11 +127,9 @@ impl Loops {
             function: id,
             whose,
             of: WeakFunction::of(function),
-            heads: heads.to_vec(),
-            memory: Arc::new(LoopWordMemory {
-                words: Some(draft.seal()?),
-                expected: AtomicU32::new(0),
-            }),
+            heads: heads.clone(),
+            exits: LoopExits::of(compiled),
+            memory: Arc::new(LoopWordMemory::new(draft.seal()?)),
             offers: Offers::new(heads.len()),
             passes: Mutex::new(HeadPasses {
                 measures: vec![Measure::begin(FIRST, cycles()); heads.len()],
@@ -216,19 +151,40 @@ impl Loops {
         self.memory.address()
     }
 
+    /// The memory of the words.
+    pub(crate) fn memory(&self) -> &Arc<LoopWordMemory> {
+        &self.memory
+    }
+
+    /// Its exits.
+    pub(crate) fn exits(&self) -> &LoopExits {
+        &self.exits
+    }
+
+    /// Sets the exits, as [`LoopExits::set`] does.
+    pub(crate) fn set_exits(
+        &self,
+        exits: &[Option<(u64, u64)>],
+        version: Option<VersionId>,
+    ) -> bool {
+        let word = |place| {
+            self.memory
+                .word64(Heads::places(place, self.heads.len()).exit)
+        };
+        // Guests read it after the slot. Partner: the store of the first offer, which comes after it
+        // and releases.
+        let store = |place, address| word(place).store(address, Ordering::Release);
+        self.exits.set(exits, version, store)
+    }
+
     /// Its counts.
     pub(crate) fn counts(&self) -> Passes {
-        let loops = self.heads.len();
-        Passes {
-            memory: Arc::clone(&self.memory),
-            first: Heads::places(0, loops).count,
-            loops,
-        }
+        Passes::of(&self.memory, self.heads.len())
     }
 
     /// Bytes of the words.
     pub(crate) fn bytes(&self) -> usize {
-        self.memory.words.as_ref().map_or(0, Sealed::held)
+        self.memory.bytes()
     }
 
     fn words(&self, place: usize) -> LoopWords<'_> {
@@ -356,7 +312,7 @@ impl Loops {
     fn expect(&self, passed: &HeadPasses) {
         let expected = passed.measures.iter().map(Measure::expected);
         let expected = expected.fold(0, u32::wrapping_sub);
-        self.memory.expected.store(expected, Ordering::Relaxed);
+        self.memory.expect(expected);
     }
 
     /// The continuation of a loop, if one was made.
@@ -464,7 +420,9 @@ impl Drop for Loops {
         self.gone.fetch_add(left, Ordering::Relaxed);
         let _pass = gate::enter();
         let continuations = self.offers.end();
+        let exits = self.exits.version();
         let mut ended = self.ended.lock();
+        ended.exits.extend(exits);
         ended.versions.push(self.whose);
         ended.continuations.extend(continuations);
     }
@@ -478,7 +436,8 @@ pub(crate) struct Origin {
     pub(crate) whose: FunctionId,
     /// The loop's index among those of its version.
     pub(crate) place: usize,
-    pub(crate) start: Start,
+    /// Where it starts in another body; `None` if it continues its own, at the head of the loop.
+    pub(crate) elsewhere: Option<Start>,
 }
 
 /// Freed versions and continuations without callers, until they are cleaned up.
@@ -491,4 +450,6 @@ pub(crate) struct EndedLoops {
     pub(crate) continuations: Vec<FunctionId>,
     /// Functions with a freed version that had loops.
     pub(crate) versions: Vec<FunctionId>,
+    /// Exits of loops of freed versions.
+    pub(crate) exits: Vec<VersionId>,
 }

@@ -33,6 +33,8 @@ pub(crate) mod kept;
 pub(crate) mod known;
 pub(crate) mod life;
 pub(crate) mod locals;
+pub(crate) mod loop_exits;
+pub(crate) mod loop_words;
 pub(crate) mod loops;
 pub(crate) mod module;
 pub(crate) mod modules;

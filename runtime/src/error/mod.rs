@@ -357,6 +357,9 @@ pub enum Refusal {
     /// The function was removed before it was compiled.
     #[error("it was removed")]
     Removed,
+    /// Its loop cannot be left.
+    #[error("its loop cannot be left")]
+    NoExit,
     /// The state of its versions does not allow it.
     #[error(transparent)]
     State(#[from] VersionError),

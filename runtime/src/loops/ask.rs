@@ -7,7 +7,7 @@ use uruk_base::{FunctionId, Tier};
 use crate::error::Error;
 use crate::fork::gate;
 use crate::loops::state::Continuations;
-use crate::version::calls;
+use crate::version::{calls, exits};
 
 impl Continuations {
     /// Compiles continuations for the loops of a function's versions of tier 1, and offers them;
@@ -24,6 +24,7 @@ impl Continuations {
             }
             let running = self.of(id).into_iter();
             for loops in running.filter(|loops| !loops.is_closed()) {
+                exits::make(self, &loops)?;
                 for place in 0..loops.heads.len() {
                     wanted.extend(self.continuation(&loops, place)?);
                 }

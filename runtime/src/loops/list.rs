@@ -16,7 +16,8 @@ use uruk_base::FunctionId;
 use uruk_reclaim::IdMap;
 
 use super::watch::WatchedLoops;
-use crate::code::loops::{Loops, Passes};
+use crate::code::loop_words::Passes;
+use crate::code::loops::Loops;
 
 /// The list of loops; see the module.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use crate::code::static_names::static_name;
 use crate::error::Error;
 use crate::fork::confine;
 use crate::loops::state::Continuations;
-use crate::version::BodyOf;
+use crate::version::{BodyOf, exits};
 
 impl Continuations {
     /// The words of the loops of a version that is being linked.
@@ -37,11 +37,12 @@ impl Continuations {
             &self.heap,
             of.id,
             &of.function,
-            heads,
+            compiled,
             &all.ended,
             &all.gone,
         )?;
         if let Some(passes) = self.choices.leaves_after() {
+            exits::make(self, &loops)?;
             for place in 0..heads.len() {
                 let continuation = self.continuation(&loops, place)?;
                 if let Some(continuation) = continuation {
@@ -59,7 +60,8 @@ impl Continuations {
     }
 
     /// The function that continues at the head of a loop, made if there is none; `None` if nothing
-    /// is offered any more.
+    /// is offered any more, or the loop cannot be left. Its first compile makes the exits of the
+    /// loops: a continuation of a loop that has none then fails.
     ///
     /// # Errors
     /// No room for a stub.
@@ -74,13 +76,11 @@ impl Continuations {
         let Some(function) = loops.of.upgrade() else {
             return Ok(None);
         };
-        let head = &loops.heads[place];
-        let start = Start {
-            block: head.block,
-            fingerprint: head.fingerprint,
-            passed: None,
-        };
-        let id = self.new_continuation(loops, place, function, start)?;
+        if loops.exits().lack(place) {
+            loops.fail(place);
+            return Ok(None);
+        }
+        let id = self.new_continuation(loops, place, function, None)?;
         if loops.note(place, id) {
             return Ok(Some(id));
         }
@@ -89,7 +89,8 @@ impl Continuations {
         Ok(loops.continuation(place))
     }
 
-    /// A function that starts in `function`'s body, for threads that leave a loop.
+    /// A function that starts in `function`'s body, for threads that leave a loop: `elsewhere`, or at
+    /// the head of that loop.
     ///
     /// # Errors
     /// No room for a stub.
@@ -98,7 +99,7 @@ impl Continuations {
         loops: &Arc<Loops>,
         place: usize,
         function: ModuleFunction,
-        start: Start,
+        elsewhere: Option<Start>,
     ) -> Result<FunctionId, Error> {
         let id = match self.take_free().filter(|id| self.stubs.revive(*id)) {
             Some(id) => id,
@@ -110,7 +111,7 @@ impl Continuations {
             loops: Arc::downgrade(loops),
             whose: loops.whose,
             place,
-            start,
+            elsewhere,
         };
         self.set_function(
             id,
@@ -163,6 +164,9 @@ impl Continuations {
         };
         if !ended.versions.is_empty() {
             self.watched().forget_gone(&ended.versions);
+        }
+        for exits in ended.exits {
+            self.retire_exits(exits);
         }
         for id in ended.continuations {
             self.remove_continuation(id);

@@ -121,10 +121,15 @@ impl Continuations {
         self.stuck.lock()
     }
 
-    /// Counts loops of a function that cannot be left, and notes it if no loop can.
+    /// Counts loops of a function that are not counted at their heads, and notes it if none is.
     pub(crate) fn refuse(&self, function: FunctionId, heads: &Heads) {
+        self.refuse_late(function, heads, !heads.counted.is_empty());
+    }
+
+    /// Counts loops of a function that cannot be left, and notes it unless `some` can.
+    pub(crate) fn refuse_late(&self, function: FunctionId, heads: &Heads, some: bool) {
         let refused = &heads.refused;
-        if let (Some(&(reason, _)), true) = (refused.first(), heads.counted.is_empty()) {
+        if let (Some(&(reason, _)), false) = (refused.first(), some) {
             self.stuck().insert(function.index(), reason);
         }
         if refused.is_empty() {

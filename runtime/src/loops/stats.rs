@@ -14,8 +14,8 @@ pub struct ContinuationStats {
     pub offered: u64,
     /// How often a loop was left for one.
     pub left: u64,
-    /// Loops of compiled functions that cannot be left, by the reason, the most frequent
-    /// first.
+    /// Loops that cannot be left, by the reason, the most frequent first. Of code of the baseline
+    /// compiler that is known of a function once one of its loops is to be left.
     pub refused: Vec<(Reason, u64)>,
 }
 

@@ -43,7 +43,7 @@ use crate::code::module::Module;
 use crate::error::Error;
 use crate::fork::gate;
 use crate::replace::state::Replacing;
-use crate::version::calls;
+use crate::version::{calls, exits};
 
 /// Largest number of scans until all threads have answered one.
 const SCANS: u32 = 5;
@@ -160,9 +160,17 @@ impl Replacing {
         }
         let _pass = gate::enter();
         let all = members.iter().flat_map(|&id| self.continuations.of(id));
-        let held = all.map(|loops| Looping {
-            _module: loops.of.upgrade().map(|function| function.module),
-            loops,
+        let held = all.map(|loops| {
+            if loops.passes() != 0 {
+                // Before the commit: frames in them are listed as those of old code.
+                if let Err(cause) = exits::make(self, &loops) {
+                    tracing::info!(%cause, "no exits");
+                }
+            }
+            Looping {
+                _module: loops.of.upgrade().map(|function| function.module),
+                loops,
+            }
         });
         held.collect()
     }
@@ -209,7 +217,7 @@ impl Replacing {
     fn lead_one(self: &Arc<Self>, loops: &Arc<Loops>, led: Led) -> Result<(), Error> {
         let id = {
             let _pass = gate::enter();
-            self.new_continuation(loops, led.place, led.function, led.start)?
+            self.new_continuation(loops, led.place, led.function, Some(led.start))?
         };
         let made = calls::compile_now(self, id, Some(self.tier_to_leave()));
         let _pass = gate::enter();
@@ -309,8 +317,8 @@ impl Replacing {
             if loops.count(place) == 0 {
                 continue;
             }
-            let same =
-                |it: &&Described| it.block == head.block && it.fingerprint == head.fingerprint;
+            let start = loops.exits().start(place);
+            let same = |it: &&Described| it.block == head.block && Some(it.fingerprint) == start;
             let Some(old) = old_heads.iter().find(same) else {
                 note(told, stays(None, LoopStays::NoWayOut));
                 continue;

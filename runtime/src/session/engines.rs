@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uruk_base::{FunctionId, Tier};
-use uruk_codegen::{Compile, Compiled, ModulePlan, Sketch, Steady};
+use uruk_codegen::{Compile, Compiled, Heads, ModulePlan, Sketch, Steady};
 use uruk_heap::HeapError;
 
 use crate::code::host_state::HostState;
@@ -51,6 +51,10 @@ impl Engines for Session {
         compiled: &Compiled,
     ) -> Result<Option<Arc<Loops>>, Error> {
         self.continuations.loops_of(of, compiled)
+    }
+
+    fn loops_told(&self, id: FunctionId, heads: &Heads, some: bool) {
+        self.continuations.refuse_late(id, heads, some);
     }
 
     fn is_guess(&self, id: FunctionId) -> bool {

@@ -13,7 +13,7 @@ use uruk_base::parts::{self, Part};
 use uruk_base::{FunctionId, Tier};
 use uruk_baseline::ir::{Function, Reach, SymbolData};
 use uruk_baseline::{Code, Features, FixupKind, Options, Uncovered, UnwindTarget};
-use uruk_codegen::{Compile, Compiled, Counters, Labels, NotPlain, Plain, Read};
+use uruk_codegen::{Compile, Compiled, Counters, Heads, Labels, NotPlain, Plain, Read, Reason};
 use uruk_link::{Assembly, Form, LinkError, Part as LinkPart, Target};
 
 use super::plan::BodyOf;
@@ -180,6 +180,16 @@ pub(crate) fn features() -> Features {
 }
 
 impl Assembled {
+    /// Code with the names that its function refers to.
+    fn new(mut symbols: Vec<SymbolData>, code: Code) -> Assembled {
+        symbols.extend(code.library.iter().map(|&name| SymbolData {
+            name: name.into(),
+            reach: Reach::Indirect,
+            is_weak: false,
+        }));
+        Assembled { symbols, code }
+    }
+
     /// The linker's form of the code, under the name `function`; `file` names it in errors.
     pub(super) fn assembly<'a>(
         &'a self,
@@ -292,18 +302,87 @@ impl Compiler {
     }
 }
 
+/// The exits of loops, compiled.
+pub(super) struct CompiledExits {
+    pub(super) heads: Heads,
+    /// The code, if a loop has an exit.
+    pub(super) assembled: Option<Assembled>,
+    /// For each loop, the offset of its exit.
+    pub(super) exits: Vec<Option<u32>>,
+}
+
+impl CompiledExits {
+    /// No exits for so many loops: the code of the version cannot be told any more.
+    pub(super) fn none(loops: usize) -> CompiledExits {
+        CompiledExits {
+            heads: Heads {
+                refused: vec![(Reason::Lost, loops as u32)],
+                ..Heads::default()
+            },
+            assembled: None,
+            exits: vec![None; loops],
+        }
+    }
+}
+
+impl Compiler {
+    /// Compiles the exits of loops of a function whose code has that fingerprint; `None` if other code
+    /// would be compiled now, or none.
+    pub(super) fn exits_without_llvm(
+        &self,
+        body: &BodyOf,
+        how: &Compile,
+        fingerprint: u64,
+    ) -> Option<CompiledExits> {
+        let function = &body.function;
+        let numbered = function.module.readers.numbered()?;
+        self.baseline.with(|desk| {
+            numbered.read_into(function.symbol, &mut desk.plain).ok()?;
+            let read = numbered.baseline_exits(&body.plan, function.symbol, how, &mut desk.plain);
+            let read = read.ok()?;
+            let (code, exits) = desk.compiler.compile_exits(&read.function).ok()?;
+            if code.fingerprint() != fingerprint {
+                return None;
+            }
+            let mut heads = read.compiled.heads;
+            let all = heads.counted.len();
+            let mut offsets = vec![None; all];
+            for head in &read.function.counting.heads {
+                let is_this = |&place: &usize| Heads::places(place, all).exit as u32 == head.exit;
+                let exit = exits.blocks.iter().find(|exit| exit.0 == head.block);
+                if let (Some(place), Some(&(_, offset))) = ((0..all).find(is_this), exit) {
+                    offsets[place] = Some(offset);
+                }
+            }
+            let known = heads.counted.iter().zip(&offsets);
+            let lost = known.filter(|(head, exit)| head.fingerprint.is_some() && exit.is_none());
+            let lost = lost.count() as u32;
+            if lost != 0 {
+                heads.refused.push((Reason::Lost, lost));
+            }
+            let mut function = read.function;
+            let symbols = std::mem::take(&mut function.symbols);
+            desk.plain.take_back(function);
+            Some(CompiledExits {
+                heads,
+                assembled: (!exits.blocks.is_empty()).then(|| Assembled::new(symbols, exits)),
+                exits: offsets,
+            })
+        })
+    }
+}
+
 /// Assembles a function that was read; the function is returned without its names.
 fn assemble(desk: &mut Desk, read: Read) -> Result<BaselineResult, Uncovered> {
     let _assembling = parts::enter(Part::Assembling);
     let code = desk.compiler.compile(&read.function)?;
     let mut function = read.function;
-    let mut symbols = std::mem::take(&mut function.symbols);
-    symbols.extend(code.library.iter().map(|&name| SymbolData {
-        name: name.into(),
-        reach: Reach::Indirect,
-        is_weak: false,
-    }));
-    Ok((read.compiled, Assembled { symbols, code }, function))
+    let mut compiled = read.compiled;
+    if !function.counting.heads.is_empty() {
+        compiled.fingerprint = Some(code.fingerprint());
+    }
+    let symbols = std::mem::take(&mut function.symbols);
+    Ok((compiled, Assembled::new(symbols, code), function))
 }
 
 #[cfg(test)]

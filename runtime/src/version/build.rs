@@ -20,6 +20,7 @@ use uruk_session::{Flags, SessionError};
 use uruk_tiering::Purpose;
 
 use super::baseline::Assembled;
+use super::exits;
 use super::offers::Crossing;
 use super::plan::BodyOf;
 use crate::code::blocks::{LinkedCode, Rest};
@@ -128,7 +129,7 @@ impl Compiler {
             let cause = Refusal::FirstStays;
             return Err(Error::Version { function, cause });
         }
-        if !(for_ever || self.is_stuck(id, &built.compiled)) || request.purpose != Purpose::First {
+        if !(for_ever || self.is_stuck(id, &built.compiled)?) || request.purpose != Purpose::First {
             return Ok((request, built));
         }
         if for_ever {
@@ -150,12 +151,16 @@ impl Compiler {
 
     /// True for the function the program starts at, if it has loops and none can be left: it is
     /// never called again, so a better version would not be reached.
-    fn is_stuck(&self, id: FunctionId, compiled: &Compiled) -> bool {
+    fn is_stuck(&self, id: FunctionId, compiled: &Compiled) -> Result<bool, Error> {
         let heads = &compiled.heads;
-        self.choices.is_auto()
-            && self.choices.is_entry_point(id)
-            && heads.counted.is_empty()
-            && !heads.refused.is_empty()
+        if !self.choices.is_auto() || !self.choices.is_entry_point(id) {
+            return Ok(false);
+        }
+        Ok(match (heads.counted.is_empty(), compiled.fingerprint) {
+            (true, _) => !heads.refused.is_empty(),
+            (false, Some(fingerprint)) => exits::are_none(self, &self.body_of(id)?, fingerprint),
+            (false, None) => false,
+        })
     }
 
     /// Compiles and links a body under a tracker of its own in the session, so that its parts are
@@ -256,7 +261,7 @@ impl Compiler {
 
     /// Compiles a body: to an object, or to code in memory.
     fn compile(
-        &self,
+        self: &Arc<Self>,
         body: &BodyOf,
         how: &Compile,
     ) -> Result<(Compiled, Option<Assembled>), Error> {
@@ -267,7 +272,10 @@ impl Compiler {
         how.transform.clone_from(&self.layers.ir);
         // The frame layout of code that an embedder changes is unknown.
         how.leaves &= self.layers.ir.is_none();
-        how.start = function.origin.as_ref().map(|it| it.start.clone());
+        how.start = match &function.origin {
+            Some(origin) => Some(exits::start_of(self, body.id, origin)?),
+            None => None,
+        };
         let mut sketched = false;
         if self.wants_baseline(body.id, &how)
             && let Some((compiled, assembled)) =

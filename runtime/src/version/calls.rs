@@ -288,7 +288,7 @@ impl Compiler {
             tier = self.engines().start_tier(id);
         }
         let origin = self.function(id).and_then(|it| it.origin);
-        if origin.is_some_and(|it| it.start.passed.is_none()) {
+        if origin.is_some_and(|it| it.elsewhere.is_none()) {
             tier = tier.max(Tier::Optimized);
         }
         let mut first = Request {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use uruk_base::{FunctionId, Tier};
-use uruk_codegen::{Compile, Compiled, ModulePlan, Sketch, Steady};
+use uruk_codegen::{Compile, Compiled, Heads, ModulePlan, Sketch, Steady};
 use uruk_heap::HeapError;
 
 use crate::code::host_state::HostState;
@@ -73,6 +73,9 @@ pub(crate) trait Engines: Send + Sync {
     ) -> Result<Option<Arc<Loops>>, Error> {
         Ok(None)
     }
+
+    /// Told which loops of a function cannot be left, once their exits are compiled; `_some`: others can.
+    fn loops_told(&self, _id: FunctionId, _heads: &Heads, _some: bool) {}
 
     /// Whether a function is compiled ahead now, without a caller.
     fn is_guess(&self, _id: FunctionId) -> bool {

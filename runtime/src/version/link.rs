@@ -35,7 +35,7 @@ use crate::version::compiler::Compiler;
 use uruk_base::CompiledBy;
 
 /// The words in which a version counts.
-struct CountingWords {
+pub(super) struct CountingWords {
     /// Those of its entries and back edges, for baseline code that counts them.
     counters: Option<u64>,
     /// Those of its loops.
@@ -45,6 +45,15 @@ struct CountingWords {
 }
 
 impl CountingWords {
+    /// The words of the exits of loops.
+    pub(super) fn of_exits(counters: u64, loops: &Arc<Loops>) -> CountingWords {
+        CountingWords {
+            counters: Some(counters),
+            loops: Some(Arc::clone(loops)),
+            words: None,
+        }
+    }
+
     /// The word with that name in code.
     fn find(&self, name: &str) -> Option<Resolved> {
         let at = match name {
@@ -58,15 +67,15 @@ impl CountingWords {
 }
 
 /// Code with its final addresses filled in, and the memory to which it is written.
-struct FixedUp {
-    drafts: Drafts,
-    linked: Linked,
+pub(super) struct FixedUp {
+    pub(super) drafts: Drafts,
+    pub(super) linked: Linked,
     /// The function itself.
-    function: Range<u64>,
+    pub(super) function: Range<u64>,
     counting: CountingWords,
     /// The owner of the constants that it refers to.
     constants: Option<Arc<Constants>>,
-    uses: Uses,
+    pub(super) uses: Uses,
     /// Functions that it calls, if it replaces native code.
     called: Vec<FunctionId>,
 }
@@ -98,7 +107,8 @@ impl Compiler {
                 None => Object::parse(file, &object)?,
             },
         )?;
-        let fixed = self.fix_up(of, laid, &symbol, &compiled, crossing)?;
+        let counting = self.counting(of, &compiled)?;
+        let fixed = self.fix_up(of, laid, &symbol, counting, crossing)?;
         let linked = &fixed.linked;
         let (entry, code) = (fixed.function.start, fixed.drafts.code_range());
         if !compiled.keeps_stack || self.layers.changes_code() {
@@ -159,12 +169,12 @@ impl Compiler {
 
     /// Allocates memory for code that is laid out, and fills in all addresses; the function of the
     /// body is the definition of `symbol`.
-    fn fix_up(
+    pub(super) fn fix_up(
         self: &Arc<Self>,
         of: &BodyOf,
         laid: Laid<'_>,
         symbol: &str,
-        compiled: &Compiled,
+        counting: CountingWords,
         crossing: &Crossing,
     ) -> Result<FixedUp, Error> {
         let function = &of.function;
@@ -181,7 +191,6 @@ impl Compiler {
             .definitions()
             .find(|(d, _)| d.name == symbol)
             .map(|(d, address)| address..address + d.size);
-        let counting = self.counting(of, compiled)?;
         let (over_native, mut called) = (self.choices.is_over_native(), Vec::new());
         let linked = placed.fix_up(|name, need| {
             if let Some(word) = counting.find(name) {
@@ -226,7 +235,11 @@ impl Compiler {
     }
 
     /// Lays out the compiled code of a function.
-    fn lay_out<'o>(&self, link_name: &str, object: Object<'o>) -> Result<Laid<'o>, Error> {
+    pub(super) fn lay_out<'o>(
+        &self,
+        link_name: &str,
+        object: Object<'o>,
+    ) -> Result<Laid<'o>, Error> {
         let mut graph = Graph::new(vec![object])?;
         self.layers.link(link_name, &mut graph)?;
         Ok(graph.layout(&LayoutOptions {
@@ -264,14 +277,14 @@ impl Compiler {
 }
 
 /// The error of a function whose object has no code for it.
-fn no_code(link_name: &str) -> Error {
+pub(super) fn no_code(link_name: &str) -> Error {
     Error::NotAFunction {
         name: link_name.to_owned(),
     }
 }
 
 /// Writes linked code to its final place and seals it.
-fn write(mut drafts: Drafts, linked: &Linked) -> Result<Vec<Sealed>, Error> {
+pub(super) fn write(mut drafts: Drafts, linked: &Linked) -> Result<Vec<Sealed>, Error> {
     let _writing = parts::enter(Part::Writing);
     drafts.write(linked)?;
     drafts.seal()

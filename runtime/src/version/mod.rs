@@ -40,6 +40,7 @@ mod depends;
 pub(crate) mod disassemble;
 pub(crate) mod drafts;
 pub(crate) mod engines;
+pub(crate) mod exits;
 mod file;
 pub(crate) mod findable;
 mod finish;

@@ -207,6 +207,9 @@ fn functions_that_stay_are_named_with_the_reason() {
         all.map(|(name, why)| format!("{name}: {why}"))
             .collect::<Vec<_>>()
     };
+    // Known once a loop is to be left.
+    assert!(named().is_empty());
+    assert_eq!(jit.main().osr_loops("stays").expect("no loop"), 0);
     assert_eq!(named(), ["stays: no loop can be left: frame address"]);
     jit.compile_at("stays", Tier::Optimized).expect("compiles");
     assert!(named().is_empty());

@@ -12,7 +12,6 @@ use super::effects;
 use super::fold;
 use super::life::{Kinds, Life, NO_REGISTER, State};
 use super::order::{NONE, Order};
-use super::uses;
 use super::variables::Variables;
 
 /// The pass.
@@ -69,20 +68,14 @@ impl<'a> Lives<'a> {
         for (place, block) in order.blocks.iter().enumerate() {
             self.at_block(place as u32);
             self.number = order.start[place];
-            let mut is_head = true;
             for (_, instruction) in function.of_block(*block) {
                 let results = instruction.results.clone();
                 if let Op::Phi(..) = instruction.op {
                     self.start_of_phi(results.start, order.start[place]);
-                } else {
-                    if is_head {
-                        is_head = false;
-                        self.head(*block);
-                    }
-                    if results.is_empty() || self.lives[results.start as usize].state != State::Dead
-                    {
-                        self.instruction(&instruction.op, results.start);
-                    }
+                } else if results.is_empty()
+                    || self.lives[results.start as usize].state != State::Dead
+                {
+                    self.instruction(&instruction.op, results.start);
                 }
                 self.number += 1;
             }
@@ -126,25 +119,6 @@ impl<'a> Lives<'a> {
         life.from = number;
         life.to = number + 1;
         life.hint = NONE;
-    }
-
-    /// Values that cross at the head of a loop are read before the first instruction behind the
-    /// phis.
-    fn head(&mut self, block: Block) {
-        let Some(head) = uses::head_of(self.function, block) else {
-            return;
-        };
-        let weight = std::mem::replace(&mut self.weight, 0);
-        let mut places = abi::Arguments::default();
-        for argument in &head.arguments {
-            places.next(argument.ty, argument.passing);
-            match self.variable(argument.operand) {
-                Some(variable) => self.read(variable),
-                None => self.operand(argument.operand),
-            }
-        }
-        self.weight = weight;
-        self.outgoing = self.outgoing.max(places.taken().stack);
     }
 
     fn instruction(&mut self, op: &Op, result: u32) {

@@ -11,10 +11,12 @@
 //! | `takes` | which operands an instruction folds |
 //! | `lives` | how each value is computed, and its live range (second pass, forward) |
 //! | `at_hand` | which values stay in `rax` |
+//! | `crossing` | which values can be read at the head of a loop |
 //!
 //! The analysis knows no registers, except those of arguments, as hints.
 
 mod at_hand;
+mod crossing;
 pub(crate) mod effects;
 pub(crate) mod fold;
 mod life;
@@ -26,6 +28,7 @@ mod variables;
 
 use crate::ir::{Function, Operand, Value};
 
+pub(crate) use crossing::Contents;
 pub(crate) use life::{Life, NO_REGISTER, State};
 pub(crate) use order::{NONE, Order};
 pub(crate) use uses::{Has, head_of};

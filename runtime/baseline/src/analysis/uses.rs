@@ -44,9 +44,6 @@ pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -
     }
     for (place, block) in order.blocks.iter().enumerate().rev() {
         uses.block = place as u32;
-        if let Some(head) = head_of(function, *block) {
-            uses.head(head);
-        }
         let mut number = order.start[place + 1];
         for (id, instruction) in function.of_block(*block).rev() {
             number -= 1;
@@ -74,7 +71,7 @@ pub(super) fn count(function: &Function, order: &Order, lives: &mut Vec<Life>) -
     has
 }
 
-/// The OSR head at this block, if there is one.
+/// The loop that may be left at this block, if there is one.
 pub(crate) fn head_of(function: &Function, block: Block) -> Option<&Head> {
     let heads = &function.counting.heads;
     if heads.is_empty() {
@@ -164,20 +161,6 @@ impl Uses<'_> {
                 self.other(*list);
             }
             op => op.operands(|operand| self.other(operand)),
-        }
-    }
-
-    /// Uses the values that cross at the head of a loop.
-    fn head(&mut self, head: &Head) {
-        for (at, argument) in head.arguments.iter().enumerate() {
-            if head.loaded.contains(&(at as u32)) {
-                self.address(argument.operand, argument.ty, false);
-            } else {
-                self.other(argument.operand);
-            }
-        }
-        for stored in &head.stored {
-            self.other(stored.operand);
         }
     }
 

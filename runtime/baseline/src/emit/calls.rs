@@ -3,14 +3,12 @@
 use std::ops::Range;
 
 use crate::abi::{self, ArgumentPlace, ResultPlace, Taken};
-use crate::analysis::State;
 use crate::asm::{Gpr, Label, Mem, Rm, Width};
 use crate::ir::{Argument, Call, Callee, Extension, Operand, Passing, Returned, Type, Value};
-use crate::moves::{Move, Source, Spot};
+use crate::moves::Spot;
 use crate::places::{Place, SAVED};
 
 use super::Emitter;
-use super::moves::size_of;
 use super::operands::{sign_extended, width_of, zero_extended};
 
 /// The register of a callee's address; no argument is passed in it.
@@ -30,7 +28,7 @@ impl Emitter<'_> {
         };
         self.moves.clear();
         let callee = callee.map(|operand| self.callee(operand));
-        let taken = self.add_arguments(&call.arguments, &[]);
+        let taken = self.add_arguments(&call.arguments);
         if call.is_variadic {
             self.asm.mov_imm(Gpr::RAX, u64::from(taken.xmms));
         }
@@ -42,18 +40,11 @@ impl Emitter<'_> {
         (from, self.asm.here())
     }
 
-    /// Moves arguments to their places. `loaded` lists arguments whose operand is an alloca that is
-    /// passed by its contents.
-    pub(super) fn arguments(&mut self, arguments: &[Argument], loaded: &[u32]) {
-        self.moves.clear();
-        self.add_arguments(arguments, loaded);
-    }
-
     /// Moves arguments together with moves that were added before.
-    fn add_arguments(&mut self, arguments: &[Argument], loaded: &[u32]) -> Taken {
+    fn add_arguments(&mut self, arguments: &[Argument]) -> Taken {
         self.first_to_stack(arguments);
         let mut places = abi::Arguments::default();
-        for (at, argument) in arguments.iter().enumerate() {
+        for argument in arguments {
             let extension = extension_of(argument);
             let to = match places.next(argument.ty, argument.passing) {
                 ArgumentPlace::Gpr(register) => Spot::Gpr(register),
@@ -61,17 +52,8 @@ impl Emitter<'_> {
                 ArgumentPlace::Stack(at) if extension.is_none() => Spot::Outgoing(at as i32),
                 _ => continue,
             };
-            match self.contents(argument.operand, loaded.contains(&(at as u32))) {
-                Some(from) => self.moves.push(Move {
-                    to,
-                    from: Source::Spot(from),
-                    size: size_of(argument.ty),
-                }),
-                None => {
-                    let (operand, ty) = extended(argument.operand, argument.ty, extension);
-                    self.move_operand(to, operand, ty);
-                }
-            }
+            let (operand, ty) = extended(argument.operand, argument.ty, extension);
+            self.move_operand(to, operand, ty);
         }
         self.do_moves(Gpr::RAX);
         let taken = places.taken();
@@ -85,16 +67,6 @@ impl Emitter<'_> {
             }
         }
         taken
-    }
-
-    /// The spot of the contents of an alloca that is no variable.
-    fn contents(&self, operand: Operand, is_loaded: bool) -> Option<Spot> {
-        let Operand::Value(value) = operand else {
-            return None;
-        };
-        let home = self.analysis.home(value);
-        let is_frame = self.analysis.lives[home as usize].state == State::Frame;
-        (is_loaded && is_frame).then(|| Spot::Frame(self.frame_offset(home)))
     }
 
     /// The operand of an indirect call: the callee's own place if no argument overwrites it, else a

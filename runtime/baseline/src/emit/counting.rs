@@ -1,4 +1,4 @@
-//! Counters of a version at tier 1, and the OSR exits of its loops.
+//! Counters of a version at tier 1, and the ways to the OSR exits of its loops.
 //!
 //! | where | code |
 //! |---|---|
@@ -19,27 +19,18 @@
 //!        cmp dword [loops + timed], 0; je back
 //!        rdtsc; mov [loops + when], eax; mov [loops + when + 4], edx
 //!        jmp back
-//! leave: mov [spare], rax
-//!        mov dword [loops + count], -1      ; the next pass leaves, too
-//!        inc dword [loops + left]
-//!        ...values that cross in memory...
-//!        ...arguments...; call [spare]
-//!        ...epilogue...
+//! leave: jmp [loops + exit]                 ; `exits`: rax is the address to call
 //! ```
-//! The result of the continuation is returned unchanged: it is already in the result registers.
 
-use smallvec::SmallVec;
-
-use crate::abi::{self, ArgumentPlace};
 use crate::analysis::head_of;
-use crate::asm::{Alu, Condition, Gpr, Label, Mem, Rm, Unary, Width};
-use crate::ir::{Block, Head, Operand, Symbol, Type};
+use crate::asm::{Alu, Condition, Gpr, Label, Rm, Unary, Width};
+use crate::ir::{Block, Operand, Symbol};
 
-use super::{Emitter, VECTOR_SCRATCH};
+use super::Emitter;
 
-/// The exit of a loop, whose code is still to be written.
+/// The way to the exit of a loop, whose code is still to be written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Exit {
+pub(super) struct Way {
     block: Block,
     out: Label,
     back: Label,
@@ -65,7 +56,7 @@ impl Emitter<'_> {
             let out = self.asm.new_label();
             self.asm.jump_if(Condition::Less, out);
             let back = self.asm.here();
-            self.exits.push(Exit { block, out, back });
+            self.ways.push(Way { block, out, back });
         }
         if let Some(counters) = counting.counters
             && counting.latches.binary_search(&block).is_ok()
@@ -74,25 +65,25 @@ impl Emitter<'_> {
         }
     }
 
-    fn increment(&mut self, symbol: Symbol, offset: i64, scratch: Gpr) {
+    pub(super) fn increment(&mut self, symbol: Symbol, offset: i64, scratch: Gpr) {
         let mem = self.address(Operand::Address(symbol, offset), scratch);
         self.asm.unary(Unary::Inc, Width::W32, mem);
     }
 
-    /// Writes the OSR exits of loops.
-    pub(super) fn osr_loops(&mut self) {
+    /// Writes the ways to the OSR exits of loops.
+    pub(super) fn ways_out(&mut self) {
         let function = self.function;
         let Some(loops) = function.counting.loops else {
             return;
         };
-        for exit in std::mem::take(&mut self.exits) {
-            let Some(head) = head_of(function, exit.block) else {
+        for way in std::mem::take(&mut self.ways) {
+            let Some(head) = head_of(function, way.block) else {
                 continue;
             };
             let word = |offset: u32| Operand::Address(loops, i64::from(offset));
-            self.asm.bind(exit.out);
+            self.asm.bind(way.out);
             self.increment(loops, i64::from(head.count), Gpr::RAX);
-            self.asm.jump_if(Condition::NotEqual, exit.back);
+            self.asm.jump_if(Condition::NotEqual, way.back);
             let slot = self.address(word(head.slot), Gpr::RAX);
             self.asm.load(Width::W64, Gpr::RAX, slot);
             self.asm.test(Width::W64, Gpr::RAX, Gpr::RAX);
@@ -101,7 +92,7 @@ impl Emitter<'_> {
             if let Some(time) = head.time {
                 let timed = self.address(word(time.timed), Gpr::RAX);
                 self.asm.alu_imm(Alu::Cmp, Width::W32, timed, 0);
-                self.asm.jump_if(Condition::Equal, exit.back);
+                self.asm.jump_if(Condition::Equal, way.back);
                 self.asm.rdtsc();
                 for (half, register) in [(0, Gpr::RAX), (4, Gpr::RDX)] {
                     // The other half is in neither of the two.
@@ -109,80 +100,11 @@ impl Emitter<'_> {
                     self.asm.store(Width::W32, when, register);
                 }
             }
-            self.asm.jump(exit.back);
+            self.asm.jump(way.back);
             self.asm.bind(leave);
-            let spare = Mem::at(Gpr::RBP, self.frame.spare);
-            self.asm.store(Width::W64, spare, Gpr::RAX);
-            let count = self.address(word(head.count), Gpr::RAX);
-            self.asm.store_imm(Width::W32, count, -1);
-            self.increment(loops, i64::from(head.left), Gpr::RAX);
-            self.store_crossing(head);
-            self.arguments(&head.arguments, &head.loaded);
-            self.address_crossing(head);
-            self.asm.call(Rm::Mem(spare));
-            self.epilogue();
+            // `exits` compiles the code there.
+            let to = self.address(word(head.exit), Gpr::RCX);
+            self.asm.jump_to(Rm::Mem(to));
         }
     }
-
-    /// Stores the values that cross in memory.
-    fn store_crossing(&mut self, head: &Head) {
-        let (areas, _) = areas(head);
-        for stored in &head.stored {
-            let area = areas.iter().find(|area| area.0 == stored.argument);
-            let area = area.map_or(0, |area| area.1);
-            let mem = Mem::at(
-                Gpr::RBP,
-                self.frame.crossing + (area + stored.offset) as i32,
-            );
-            match (stored.ty, stored.operand) {
-                (_, Operand::Undef) => {}
-                (ty @ Type::Int(bits), operand) => self.store_int(ty, bits, mem, operand),
-                (Type::F80, operand) => {
-                    self.x87_push(operand, Type::F80);
-                    self.asm.x87_store(Type::F80.bytes(), mem);
-                }
-                (ty, operand) => {
-                    let scratch = VECTOR_SCRATCH[0];
-                    self.load_vector_into(operand, ty, scratch);
-                    self.write_vector(ty, mem, scratch, false);
-                }
-            }
-        }
-    }
-
-    /// Passes the addresses of the stored values after all other arguments, which are not read any
-    /// more.
-    fn address_crossing(&mut self, head: &Head) {
-        let (areas, _) = areas(head);
-        let mut places = abi::Arguments::default();
-        for (at, argument) in (0..).zip(&head.arguments) {
-            let place = places.next(argument.ty, argument.passing);
-            let Some(&(_, area)) = areas.iter().find(|area| area.0 == at) else {
-                continue;
-            };
-            let mem = Mem::at(Gpr::RBP, self.frame.crossing + area as i32);
-            match place {
-                ArgumentPlace::Gpr(register) => self.asm.lea(Width::W64, register, mem),
-                ArgumentPlace::Stack(at) => {
-                    self.asm.lea(Width::W64, Gpr::RAX, mem);
-                    let to = Mem::at(Gpr::RSP, at as i32);
-                    self.asm.store(Width::W64, to, Gpr::RAX);
-                }
-                ArgumentPlace::Xmm(_) | ArgumentPlace::Memory(_) => {}
-            }
-        }
-    }
-}
-
-/// The areas of arguments whose values cross in memory, each at a multiple of 16, one after the
-/// other; and the total size in bytes.
-pub(super) fn areas(head: &Head) -> (SmallVec<[(u32, u32); 4]>, u32) {
-    let mut areas = SmallVec::new();
-    let mut end = 0;
-    for of_one in head.stored.chunk_by(|a, b| a.argument == b.argument) {
-        areas.push((of_one[0].argument, end));
-        let size = of_one.iter().map(|it| it.offset + it.ty.bytes()).max();
-        end += size.unwrap_or(0).next_multiple_of(16);
-    }
-    (areas, end)
 }

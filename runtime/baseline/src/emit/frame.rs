@@ -29,7 +29,7 @@ pub(crate) const SAVE_ORDER: [Gpr; 5] = [Gpr::RBX, Gpr::R12, Gpr::R13, Gpr::R14,
 const LARGEST: u64 = 1 << 30;
 
 /// Bytes between touches of the stack.
-const PAGE: u32 = 4096;
+pub(super) const PAGE: u32 = 4096;
 
 /// Pages that are touched without a loop.
 const FEW_PAGES: u32 = 4;
@@ -43,10 +43,6 @@ pub(crate) struct Frame {
     pub(crate) outgoing: u32,
     /// Registers that are saved, by number.
     pub(crate) saved: u32,
-    /// Offset from `rbp` of a spare word for OSR exits.
-    pub(super) spare: i32,
-    /// Offset from `rbp` of the area for values that cross heads of loops.
-    pub(super) crossing: i32,
     /// Whether the function moves the stack pointer.
     pub(crate) is_dynamic: bool,
     /// Offsets of allocas, by the index of their instruction, rising.
@@ -115,16 +111,6 @@ impl Frame {
         self.saved = saved;
         self.outgoing = analysis.outgoing.next_multiple_of(16);
         let mut size = u64::from(below);
-        if !function.counting.heads.is_empty() {
-            size = size.next_multiple_of(8) + 8;
-            self.spare = -(size as i64) as i32;
-            let heads = function.counting.heads.iter();
-            let most = heads.map(|head| super::counting::areas(head).1).max();
-            if let Some(most @ 1..) = most {
-                size = (size + u64::from(most)).next_multiple_of(16);
-                self.crossing = -(size as i64) as i32;
-            }
-        }
         self.is_dynamic = analysis.has.moves_stack;
         if function.types.contains(&Type::F80) {
             size = (size + 16).next_multiple_of(16);

@@ -21,7 +21,8 @@
 //! | `memory`, `copies` | loads and stores; `memcpy`, `memmove`, `memset` |
 //! | `control`, `switch`, `threads` | the ends of blocks |
 //! | `calls`, `tail` | calls; tail calls |
-//! | `counting` | counters, and OSR exits of loops |
+//! | `counting` | counters, and the ways to OSR exits of loops |
+//! | `exits` | OSR exits of loops |
 //! | `bits`, `overflow`, `wide` | bits; limits of integers; integers of 128 bits |
 //! | `floats`, `float_casts` | floating point |
 //! | `goto` | jumps to addresses of blocks |
@@ -61,6 +62,7 @@ mod copies;
 mod counting;
 mod division;
 mod exceptions;
+mod exits;
 mod float_casts;
 mod floats;
 mod frame;
@@ -147,8 +149,8 @@ pub(crate) struct Emitter<'a> {
     pads: Vec<exceptions::Pad>,
     /// Blocks that are jumped to by address and need moves, with the labels of their stubs.
     entries: Vec<(Block, Label)>,
-    /// Loops whose OSR exit is still to be written, by index in [`crate::ir::Counting::heads`].
-    exits: Vec<counting::Exit>,
+    /// Loops whose way to the OSR exit is still to be written.
+    ways: Vec<counting::Way>,
 }
 
 impl<'a> Emitter<'a> {
@@ -188,7 +190,7 @@ impl<'a> Emitter<'a> {
             exceptions: &mut buffers.exceptions,
             pads: Vec::new(),
             entries: Vec::new(),
-            exits: Vec::new(),
+            ways: Vec::new(),
         }
     }
 
@@ -231,8 +233,26 @@ impl<'a> Emitter<'a> {
         }
         self.enter_pads();
         self.enter_blocks();
-        self.osr_loops();
-        self.finish()
+        self.ways_out();
+        let blocks = self.order().blocks.iter().zip(&*self.labels);
+        let blocks: Vec<_> = blocks.map(|(&block, &label)| (block, label)).collect();
+        self.finish(&blocks)
+    }
+
+    /// Emits the exits of all loops for which that is possible; they are the blocks of the code.
+    pub(crate) fn emit_exits(mut self) -> Code {
+        let function = self.function;
+        let start = self.asm.here();
+        self.prologue_at = [start; 3];
+        // An exit's room lies below the frame.
+        self.frame.is_dynamic = true;
+        let mut exits = Vec::new();
+        for head in &function.counting.heads {
+            if let Some(exit) = exits::write(&mut self, head) {
+                exits.push((head.block, exit));
+            }
+        }
+        self.finish(&exits)
     }
 
     fn order(&self) -> &'a Order {
@@ -398,10 +418,10 @@ impl<'a> Emitter<'a> {
         })
     }
 
-    fn finish(self) -> Code {
+    /// The code, with the places of these blocks.
+    fn finish(self, blocks: &[(Block, Label)]) -> Code {
         let assembled = self.asm.finish();
         let offset = |label: Label| self.asm.offset_of(label);
-        let blocks = self.order().blocks.iter().zip(&*self.labels);
         let [pushed, framed, saved_at] = self.prologue_at.map(offset);
         let saved: SmallVec<[Gpr; 5]> = frame::SAVE_ORDER
             .into_iter()
@@ -437,7 +457,8 @@ impl<'a> Emitter<'a> {
             lines: lines.map(|&(line, label)| (offset(label), line)).collect(),
             library: self.library,
             blocks: blocks
-                .map(|(&block, &label)| (block, offset(label)))
+                .iter()
+                .map(|&(block, label)| (block, offset(label)))
                 .collect(),
         }
     }

@@ -411,6 +411,7 @@ impl LineReader<'_> {
                 stored.push(self.stored()?);
             }
         }
+        let has_exit = !self.is("stays");
         let [slot, count, left] = offsets;
         self.function.counting.heads.push(Head {
             block,
@@ -419,6 +420,9 @@ impl LineReader<'_> {
             time: None,
             count,
             left,
+            // Behind it, as the generator of tests has it.
+            exit: left.wrapping_add(4),
+            has_exit,
             arguments,
             loaded,
             stored,

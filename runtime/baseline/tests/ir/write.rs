@@ -131,6 +131,9 @@ fn counting(names: &OpWriter<'_>, f: &mut Formatter<'_>) -> fmt::Result {
             write!(f, " {} at {} {} ", it.argument, it.offset, it.ty)?;
             names.operand(it.operand, f)?;
         }
+        if !head.has_exit {
+            f.write_str(" stays")?;
+        }
         f.write_str("\n")?;
     }
     for latch in &counting.latches {

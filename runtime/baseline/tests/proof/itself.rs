@@ -26,7 +26,7 @@ fn differs(text: &str, bytes: &[u8], fixups: &[Fixup]) -> Result<(), String> {
     });
     let runs: Vec<_> = runs.collect();
     assert!(!runs.is_empty());
-    native::compare(&function, &code, &runs).map_err(|(_, what)| what)
+    native::compare(&function, &code, &Code::default(), &runs).map_err(|(_, what)| what)
 }
 
 const ADD: &str = "function(i32 %a, i32 %b) -> i32\nb0:\n  %r = add i32 %a, %b\n  return %r\n";
@@ -154,7 +154,10 @@ fn patched(code: &Code, from: &[u8], to: &[u8]) -> Code {
 #[test]
 fn the_oracle_finds_what_is_wrong() {
     let (function, code) = compiled();
-    assert_eq!(crate::oracle::check(&function, &code), Ok(()));
+    assert_eq!(
+        crate::oracle::check(&function, &code, &Code::default()),
+        Ok(())
+    );
     // pop rbx; pop rbp; push rbp; call through a word
     let wrong: [(&[u8], &[u8], &str); 5] = [
         (&[0x5b], &[0x90], ""),
@@ -165,7 +168,8 @@ fn the_oracle_finds_what_is_wrong() {
         (&[0x48, 0x89, 0xe5], &[0x48, 0x89, 0xfd], "row"),
     ];
     for (from, to, what) in wrong {
-        let found = crate::oracle::check(&function, &patched(&code, from, to)).unwrap_err();
+        let found = crate::oracle::check(&function, &patched(&code, from, to), &Code::default())
+            .unwrap_err();
         assert!(found.contains(what), "{to:x?}: {found}");
     }
     let mut moved = code.clone();
@@ -175,10 +179,10 @@ fn the_oracle_finds_what_is_wrong() {
         .rposition(|&byte| byte & 0xc0 == 0x40)
         .unwrap();
     moved.unwind[last] += 1;
-    assert!(crate::oracle::check(&function, &moved).is_err());
+    assert!(crate::oracle::check(&function, &moved, &Code::default()).is_err());
     let mut fewer = code.clone();
     fewer.fixups[0].at -= 1;
-    let found = crate::oracle::check(&function, &fewer).unwrap_err();
+    let found = crate::oracle::check(&function, &fewer, &Code::default()).unwrap_err();
     assert!(found.contains("no distance"), "{found}");
 }
 
@@ -188,9 +192,12 @@ fn the_oracle_finds_reads_of_nothing() {
     let text = "function(i32 %a) -> i32\nb0:\n  return %a\n";
     let function = ir::parse(text).unwrap();
     let code = uruk_baseline::compile(&function, &Default::default()).unwrap();
-    assert_eq!(crate::oracle::check(&function, &code), Ok(()));
+    assert_eq!(
+        crate::oracle::check(&function, &code, &Code::default()),
+        Ok(())
+    );
     // mov eax, edi to mov eax, esi
     let other = patched(&code, &[0x89, 0xf8], &[0x89, 0xf0]);
-    let found = crate::oracle::check(&function, &other).unwrap_err();
+    let found = crate::oracle::check(&function, &other, &Code::default()).unwrap_err();
     assert!(found.contains("RSI is read"), "{found}");
 }

@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use crate::ir::{self, Function, Parameter, Passing, Type};
-use uruk_baseline::{Options, compile};
+use crate::ir::{self, Block, Function, Parameter, Passing, Type};
+use uruk_baseline::{Code, Compiler, Options};
 
 use crate::chance::{Chance, edges};
 use crate::interpret::{self, Given, Input, Ran};
@@ -34,6 +34,11 @@ pub fn try_inputs(function: &Function, inputs: Vec<Input>, options: &Options) ->
     if let Err(broken) = ir::check(function) {
         return Outcome::Wrong(format!("the function itself: {broken}"));
     }
+    let (function, code, exits) = match compiled(function, options) {
+        Ok(compiled) => compiled,
+        Err(outcome) => return outcome,
+    };
+    let function = &function;
     let layout = native::layout();
     let mut runs: Vec<(Input, Ran)> = Vec::new();
     for input in inputs {
@@ -41,25 +46,57 @@ pub fn try_inputs(function: &Function, inputs: Vec<Input>, options: &Options) ->
             runs.push((input, ran));
         }
     }
-    let compiled = catch_unwind(AssertUnwindSafe(|| compile(function, options)));
-    let code = match compiled {
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().cloned();
-            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
-            return Outcome::Wrong(format!("the compiler panics: {}", text.unwrap_or_default()));
-        }
-        Ok(Err(uncovered)) => return Outcome::Uncovered(uncovered.what),
-        Ok(Ok(code)) => code,
-    };
-    if let Err(what) = crate::oracle::check(function, &code) {
+    if let Err(what) = crate::oracle::check(function, &code, &exits) {
         return Outcome::Wrong(format!("the code itself: {what}"));
     }
-    match native::compare(function, &code, &runs) {
+    match native::compare(function, &code, &exits, &runs) {
         Ok(()) => Outcome::Same(runs.len()),
         Err((nth, what)) => {
             let input = runs.get(nth).map(|(input, _)| &input.arguments);
             Outcome::Wrong(format!("{what}\nwith {input:x?}"))
         }
+    }
+}
+
+/// Compiles a function and its exits. The exits of the result pass only values that the function
+/// keeps: those are what a run can compare.
+fn compiled(function: &Function, options: &Options) -> Result<(Function, Code, Code), Outcome> {
+    let mut function = function.clone();
+    let mut alone = None;
+    loop {
+        let mut compiler = Compiler::new(*options);
+        let made = catch_unwind(AssertUnwindSafe(|| compiler.compile_exits(&function)));
+        let (code, exits) = match made {
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or_else(|| panic.downcast_ref::<&str>().map(|it| it.to_string()));
+                let text = text.unwrap_or_default();
+                return Err(Outcome::Wrong(format!("the compiler panics: {text}")));
+            }
+            Ok(Err(uncovered)) => return Err(Outcome::Uncovered(uncovered.what)),
+            Ok(Ok(made)) => made,
+        };
+        // Exits are no part of the function.
+        let own = code.fingerprint();
+        if *alone.get_or_insert(own) != own {
+            return Err(Outcome::Wrong("other code with other exits".to_string()));
+        }
+        let has_exit = |block: Block| exits.blocks.iter().any(|exit| exit.0 == block);
+        let mut heads = function.counting.heads.iter_mut();
+        let Some(head) = heads.find(|head| !has_exit(head.block)) else {
+            return Ok((function, code, exits));
+        };
+        if head.arguments.is_empty() {
+            // Its block is not reached, or is a landing pad.
+            let block = head.block;
+            function.counting.heads.retain(|head| head.block != block);
+            alone = None;
+            continue;
+        }
+        let last = head.arguments.len() as u32 - 1;
+        head.arguments.pop();
+        head.loaded.retain(|&at| at != last);
+        head.stored.retain(|it| it.argument != last);
     }
 }
 
@@ -100,6 +137,7 @@ pub fn pieces(chance: &mut Chance) -> Rc<Pieces> {
                 let host = layout.address_of("host7").unwrap_or(0);
                 bits = match index % 3 {
                     0 => chance.one_of(&[0, host]),
+                    2 => layout.exit(8 * index as u32),
                     _ => chance.one_of(&[0, 7, 0x8000_0000, 0xffff_fff0, 0xffff_fffe, 0xffff_ffff]),
                 };
             }

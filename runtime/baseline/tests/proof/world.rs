@@ -23,6 +23,9 @@ pub const PIECES: [&str; 5] = ["data", "far", "thread", "counters", "loops"];
 /// Hosts of each kind.
 pub const HOSTS: usize = 16;
 
+/// Exits of loops.
+pub const EXITS: usize = 16;
+
 /// Bytes between the stubs of two hosts.
 pub const STUB: u64 = 32;
 
@@ -31,7 +34,8 @@ pub const STUB: u64 = 32;
 pub struct Layout {
     /// Address of the first piece; pieces are contiguous.
     pub pieces: u64,
-    /// Address of the first stub; stubs of hosts, then those of hosts that write.
+    /// Address of the first stub; stubs of hosts, then those of hosts that write, one for threads, and
+    /// those of exits.
     pub stubs: u64,
 }
 
@@ -48,6 +52,11 @@ impl Layout {
         };
         let index: usize = digits.parse().ok()?;
         (index < HOSTS).then(|| self.stubs + (first + index) as u64 * STUB)
+    }
+
+    /// The stub that leads to the exit whose address is at an offset of `@loops`.
+    pub fn exit(&self, offset: u32) -> u64 {
+        self.stubs + (2 * HOSTS as u64 + 1 + u64::from(offset) / 24) * STUB
     }
 
     /// The host at an address, and whether it writes.

@@ -215,6 +215,33 @@ impl Numbered {
         how: &Compile,
         plain: &mut Plain,
     ) -> Result<Read, Refused> {
+        self.lower_for_baseline(plan, function, how, false, plain)
+    }
+
+    /// Like [`Numbered::baseline`], for the exits of loops of a function that was compiled so
+    /// before: with the values that cross at their heads, and the fingerprints of those that can be
+    /// left.
+    ///
+    /// # Errors
+    /// Like [`Numbered::baseline`].
+    pub fn baseline_exits(
+        &self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+        plain: &mut Plain,
+    ) -> Result<Read, Refused> {
+        self.lower_for_baseline(plan, function, how, true, plain)
+    }
+
+    fn lower_for_baseline(
+        &self,
+        plan: &ModulePlan,
+        function: SymbolId,
+        how: &Compile,
+        exits: bool,
+        plain: &mut Plain,
+    ) -> Result<Read, Refused> {
         if let Some(what) = asks_for_more(how, &plain.body) {
             return Err(Refused::Uncovered(Uncovered { what }));
         }
@@ -228,6 +255,7 @@ impl Numbered {
         let wanted = Wanted {
             counters: counts.then_some(COUNTERS),
             leaves: how.leaves.then_some(LOOPS),
+            exits,
             contract: how.contract,
         };
         let Plain { body, buffers } = plain;

@@ -9,7 +9,7 @@ define i32 @sum(ptr %p, i32 %n, i8 %k) {
 ;> symbol @uruk.loops near
 ;> counters @uruk.counters
 ;> loops @uruk.loops
-;> head b1 slot 0 count 16 left 20 (i64 %0, i32 %1, i64 %3, i32 %4, i32 %5) loaded 3
+;> head b1 slot 0 count 24 left 28 (i64 %0, i32 %1, i64 %3, i32 %4, i32 %5) loaded 3
 ;> b0:
 ;>   %3 = alloca 32 align 4
 ;>   %4 = alloca 4 align 4
@@ -64,7 +64,7 @@ define i128 @stored(i128 %x, i32 %n) {
 ;> symbol @uruk.loops near
 ;> counters @uruk.counters
 ;> loops @uruk.loops
-;> head b1 slot 0 count 16 left 20 (i64 undef, i32 %2, i32 %3) stored 0 at 0 i64 %0, 0 at 8 i64 %1
+;> head b1 slot 0 count 24 left 28 (i64 undef, i32 %2, i32 %3) stored 0 at 0 i64 %0, 0 at 8 i64 %1
 ;> b0:
 ;>   jump b1
 ;> b1:
@@ -91,8 +91,8 @@ define double @fused(ptr %p, double %a, i64 %n) {
 ;> symbol @uruk.loops near
 ;> counters @uruk.counters
 ;> loops @uruk.loops
-;> head b1 slot 0 count 32 left 40 (i64 %0, f64 %1, i64 %2, i64 %3)
-;> head b2 slot 8 count 36 left 44 (i64 %0, f64 %1, i64 %2, i64 %3, i64 %4, f64 %5)
+;> head b1 slot 0 count 48 left 56 (i64 %0, f64 %1, i64 %2, i64 %3)
+;> head b2 slot 8 count 52 left 60 (i64 %0, f64 %1, i64 %2, i64 %3, i64 %4, f64 %5)
 ;> b0:
 ;>   jump b1
 ;> b1:

@@ -71,6 +71,14 @@ impl Bare {
         self.numbered.read_into(id, &mut self.plain)?;
         self.numbered.baseline(&self.plan, id, how, &mut self.plain)
     }
+
+    /// With the values that cross at the heads of loops.
+    pub fn read_exits(&mut self, name: &str, how: &Compile) -> Result<Read, NotPlain> {
+        let id = id(&self.reader, name);
+        self.numbered.read_into(id, &mut self.plain)?;
+        let plain = &mut self.plain;
+        self.numbered.baseline_exits(&self.plan, id, how, plain)
+    }
 }
 
 /// The definitions and relocations of an object, one per line, sorted.

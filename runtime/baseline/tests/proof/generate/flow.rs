@@ -223,6 +223,8 @@ impl Maker {
             time: None,
             count: 24 * nth + 8,
             left: 24 * nth + 12,
+            exit: 24 * nth + 16,
+            has_exit: true,
             arguments,
             loaded: Vec::new(),
             stored: Vec::new(),

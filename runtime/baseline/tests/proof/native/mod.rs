@@ -40,10 +40,13 @@ const PATIENCE: i64 = 3000;
 pub fn compare(
     function: &Function,
     code: &Code,
+    exits: &Code,
     runs: &[(Input, Ran)],
 ) -> Result<(), (usize, String)> {
     with(|arena| {
-        let target = arena.place(function, code).map_err(|what| (0, what))?;
+        let target = arena
+            .place(function, code, exits)
+            .map_err(|what| (0, what))?;
         run_all(arena, target, function, runs)
     })
 }

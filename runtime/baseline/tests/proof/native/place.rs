@@ -5,7 +5,7 @@ use uruk_baseline::ir::{Function, Reach};
 use uruk_baseline::{Code, Fixup, FixupKind};
 
 use super::enter::uruk_proof_host;
-use crate::world::{HOSTS, Layout, PIECES, ROOM, STUB};
+use crate::world::{EXITS, HOSTS, Layout, PIECES, ROOM, STUB};
 
 /// Bytes for code; then for stubs and words, which are written only by the test; then pieces.
 const CODE: usize = 1 << 20;
@@ -38,6 +38,13 @@ impl Arena {
         }
         // `mov rax, [rdi]; ret`: the first word of the pair is the address.
         arena.write(arena.thread_stub(), &[0x48, 0x8b, 0x07, 0xc3]);
+        for index in 0..EXITS {
+            let stub = arena.layout().exit(24 * index as u32);
+            // `jmp *word(%rip)`.
+            let distance = arena.exit_word(index).wrapping_sub(stub + 6) as u32;
+            arena.write(stub, &[0xff, 0x25]);
+            arena.write(stub + 2, &distance.to_le_bytes());
+        }
         arena.protect(CODE, WORDS, EXECUTED);
         arena
     }
@@ -47,6 +54,11 @@ impl Arena {
             pieces: self.base + (CODE + 2 * WORDS) as u64,
             stubs: self.base + CODE as u64,
         }
+    }
+
+    /// The word with the address of an exit: among the last ones.
+    fn exit_word(&self, index: usize) -> u64 {
+        self.layout().pieces - 8 * (1 + index as u64)
     }
 
     fn thread_stub(&self) -> u64 {
@@ -80,9 +92,19 @@ impl Arena {
         self.write(self.layout().pieces + (nth * ROOM) as u64, bytes);
     }
 
-    /// Places code and returns its address. The code placed before is overwritten.
-    pub fn place(&self, function: &Function, code: &Code) -> Result<u64, String> {
-        let bytes = self.fixed(function, code)?;
+    /// Places code and the exits of its loops, and returns its address. The code placed before is
+    /// overwritten.
+    pub fn place(&self, function: &Function, code: &Code, exits: &Code) -> Result<u64, String> {
+        let mut bytes = self.fixed(function, code, self.base, 0)?;
+        bytes.resize(bytes.len().next_multiple_of(16), 0xcc);
+        let behind = self.base + bytes.len() as u64;
+        bytes.extend(self.fixed(function, exits, behind, code.fixups.len())?);
+        for head in &function.counting.heads {
+            let place = exits.blocks.iter().find(|exit| exit.0 == head.block);
+            let &(_, place) = place.ok_or("a loop without an exit")?;
+            let word = self.exit_word(head.exit as usize / 24);
+            self.write(word, &(behind + u64::from(place)).to_le_bytes());
+        }
         let size = bytes.len().next_multiple_of(4096).max(4096);
         if size > CODE {
             return Err("more code than there is room for".to_string());
@@ -98,10 +120,17 @@ impl Arena {
         Ok(self.base)
     }
 
-    fn fixed(&self, function: &Function, code: &Code) -> Result<Vec<u8>, String> {
+    /// The bytes of code that is to lie at an address, when so many words are used by other code.
+    fn fixed(
+        &self,
+        function: &Function,
+        code: &Code,
+        base: u64,
+        mut used: usize,
+    ) -> Result<Vec<u8>, String> {
         let mut bytes = code.bytes.clone();
         let words = self.base + (CODE + WORDS) as u64;
-        let (mut behind, mut used) = (0, 0);
+        let mut behind = 0;
         for fixup in &code.fixups {
             let Fixup {
                 at,
@@ -113,11 +142,11 @@ impl Arena {
                 return Err(format!("fix-ups at {at} that overlap or are not sorted"));
             }
             let target = self.target(function, code, symbol.index())?;
-            let word = words + used * 16;
+            let word = words + used as u64 * 16;
             used += 1;
             self.write(word, &target.to_le_bytes());
             self.write(word + 8, &0u64.to_le_bytes());
-            let from = self.base + u64::from(at) + 4;
+            let from = base + u64::from(at) + 4;
             let (value, count) = match kind {
                 FixupKind::Absolute64 => (target.wrapping_add_signed(addend), 8),
                 FixupKind::Distance => (target.wrapping_add_signed(addend).wrapping_sub(from), 4),

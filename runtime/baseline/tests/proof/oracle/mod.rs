@@ -29,7 +29,44 @@ use self::state::State;
 ///
 /// # Errors
 /// The error, with the offset of its instruction.
-pub fn check(function: &Function, code: &Code) -> Result<(), String> {
+pub fn check(function: &Function, code: &Code, exits: &Code) -> Result<(), String> {
+    let strict = !may_be_undefined(function);
+    let at_exits = check_one(function, code, |_| {
+        vec![(0, State::at_entry(function, strict))]
+    })?;
+    let block = |exit: u32| {
+        function
+            .counting
+            .heads
+            .iter()
+            .find(|head| head.exit == exit)
+    };
+    let place = |exit: u32| {
+        let block = block(exit)?.block;
+        exits.blocks.iter().find(|it| it.0 == block).map(|it| it.1)
+    };
+    let mut starts = Vec::new();
+    for (exit, state) in at_exits {
+        let place = place(exit).ok_or(format!("a jump to the exit at {exit}, which is none"))?;
+        starts.push((u64::from(place), state));
+    }
+    if starts.is_empty() {
+        return Ok(());
+    }
+    let left = check_one(function, exits, |_| starts).map_err(|what| format!("exits: {what}"))?;
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err("an exit jumps to an exit".to_string()),
+    }
+}
+
+/// Checks one piece of code from the offsets where control enters it; returns the jumps to exits,
+/// with the states there.
+fn check_one(
+    function: &Function,
+    code: &Code,
+    starts: impl FnOnce(&Code) -> Vec<(u64, State)>,
+) -> Result<Vec<(u32, State)>, String> {
     let size = code.size as usize;
     let bytes = code
         .bytes
@@ -53,7 +90,7 @@ pub fn check(function: &Function, code: &Code) -> Result<(), String> {
         rows: Rows::read(code)?,
         sites: handlers::sites(code)?,
     };
-    walk.check(!may_be_undefined(function))
+    walk.check(starts(code))
 }
 
 /// Whether the function itself may read undefined data: undef, or memory of the frame that is not
@@ -92,18 +129,24 @@ enum After {
     Goes(Vec<usize>),
     /// Out of the function.
     Leaves,
+    /// To the exit of a loop whose address is at this offset.
+    Exits(u32),
     /// It ends.
     Ends,
 }
 
 impl Walk<'_> {
-    /// Follows all paths; with `strict`, undefined data may not be read.
-    fn check(&self, strict: bool) -> Result<(), String> {
+    /// Follows all paths; returns the jumps to exits of loops.
+    fn check(&self, starts: Vec<(u64, State)>) -> Result<Vec<(u32, State)>, String> {
         let mut states: Vec<Option<State>> = vec![None; self.all.len()];
-        let first = states.first_mut().ok_or("no instruction")?;
-        *first = Some(State::at_entry(self.function, strict));
         // In order, so that most paths are known when their join is checked.
-        let mut open = BTreeSet::from([0]);
+        let mut open = BTreeSet::new();
+        let mut exits: HashMap<u32, State> = HashMap::new();
+        for (at, state) in starts {
+            let place = self.place(at)?;
+            states[place] = Some(state);
+            open.insert(place);
+        }
         let mut factory = InstructionInfoFactory::new();
         while let Some(index) = open.pop_first() {
             let instruction = &self.all[index];
@@ -122,6 +165,10 @@ impl Walk<'_> {
             let next = match after {
                 After::Goes(next) => next,
                 After::Ends => continue,
+                After::Exits(exit) => {
+                    exits.insert(exit, state);
+                    continue;
+                }
                 After::Leaves => {
                     state.check_leaving().map_err(|what| self.at(index, what))?;
                     continue;
@@ -138,7 +185,23 @@ impl Walk<'_> {
                 }
             }
         }
-        Ok(())
+        Ok(exits.into_iter().collect())
+    }
+
+    /// The word of `@loops` that a jump reads: the address of an exit.
+    fn exit_of(&self, index: usize) -> Option<u32> {
+        let jump = &self.all[index];
+        if jump.op0_kind() != OpKind::Memory {
+            return None;
+        }
+        if !jump.is_ip_rel_memory_operand() {
+            return Some(jump.memory_displacement32());
+        }
+        let field = jump.next_ip() - 4;
+        let mut fixups = self.code.fixups.iter();
+        let fixup = fixups.find(|fixup| u64::from(fixup.at) == field)?;
+        let is_loops = Some(fixup.symbol) == self.function.counting.loops;
+        is_loops.then_some(fixup.addend as u32)
     }
 
     fn at(&self, index: usize, what: impl std::fmt::Display) -> String {
@@ -166,7 +229,10 @@ impl Walk<'_> {
                 After::Goes(vec![self.place(instruction.near_branch_target())?, next()?])
             }
             FlowControl::IndirectBranch if state.is_at_return_address() => After::Leaves,
-            FlowControl::IndirectBranch => After::Goes(self.targets(index)?),
+            FlowControl::IndirectBranch => match self.exit_of(index) {
+                Some(exit) => After::Exits(exit),
+                None => After::Goes(self.targets(index)?),
+            },
             FlowControl::Call | FlowControl::IndirectCall => {
                 let mut to: Vec<usize> = self.landings(instruction)?;
                 // A call that does not return may be the last instruction.

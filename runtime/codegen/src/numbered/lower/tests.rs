@@ -83,6 +83,7 @@ fn lower_damaged(bytes: &[u8]) -> (u32, u32) {
         let wanted = uruk_lower::Wanted {
             counters: Some("counters"),
             leaves: Some("loops"),
+            exits: true,
             contract: false,
         };
         let Plain { body, buffers } = &mut plain;
