@@ -26,7 +26,6 @@ use crate::code::holding::HeldMemory;
 use crate::code::holding::Uses;
 use crate::code::host_state::HostState;
 use crate::code::kept::KeptResources;
-use crate::code::loop_words::LoopWordMemory;
 use crate::code::loops::Loops;
 use crate::code::words::ProbeWords;
 use crate::host::listed::Listed;
@@ -61,8 +60,8 @@ pub(crate) struct Rest {
     words: Option<ProbeWords>,
     /// Kept for the code that counts in them and looks for continuations there.
     loops: Option<Arc<Loops>>,
-    /// Kept for exits of loops, which count in them.
-    _words_of_loops: Option<Arc<LoopWordMemory>>,
+    /// Kept for exits of loops, which count in them, and call continuations.
+    _left: Option<Arc<Loops>>,
     /// Kept for the code that was linked against it.
     _uses: Uses,
     /// Kept for the code that uses them.
@@ -101,7 +100,7 @@ impl Rest {
             data,
             words,
             loops: None,
-            _words_of_loops: None,
+            _left: None,
             _uses: uses,
             thread_locals: None,
             listed: None,
@@ -154,9 +153,9 @@ impl Rest {
         self
     }
 
-    /// Adds the words of the loops that its code leaves.
-    pub(crate) fn with_words_of_loops(mut self, words: &Arc<LoopWordMemory>) -> Rest {
-        self._words_of_loops = Some(Arc::clone(words));
+    /// Adds the loops that its code leaves.
+    pub(crate) fn leaving(mut self, loops: &Arc<Loops>) -> Rest {
+        self._left = Some(Arc::clone(loops));
         self
     }
 
@@ -169,6 +168,9 @@ impl Rest {
 
 impl Drop for Rest {
     fn drop(&mut self) {
+        if let Some(loops) = &self.loops {
+            loops.code_freed();
+        }
         let data = std::mem::take(&mut self.data);
         if let Some(listed) = self.listed.take() {
             let thread_locals = self.thread_locals.take();

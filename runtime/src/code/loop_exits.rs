@@ -54,9 +54,9 @@ impl LoopExits {
         }
     }
 
-    /// The version that is their code.
-    pub(super) fn version(&self) -> Option<VersionId> {
-        match *self.0.lock() {
+    /// Ends them; returns the version that was their code.
+    pub(super) fn end(&self) -> Option<VersionId> {
+        match std::mem::replace(&mut *self.0.lock(), Exits::Made(Vec::new(), None)) {
             Exits::Later(_) => None,
             Exits::Made(_, version) => version,
         }

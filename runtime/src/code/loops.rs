@@ -151,11 +151,6 @@ impl Loops {
         self.memory.address()
     }
 
-    /// The memory of the words.
-    pub(crate) fn memory(&self) -> &Arc<LoopWordMemory> {
-        &self.memory
-    }
-
     /// Its exits.
     pub(crate) fn exits(&self) -> &LoopExits {
         &self.exits
@@ -175,6 +170,14 @@ impl Loops {
         // and releases.
         let store = |place, address| word(place).store(address, Ordering::Release);
         self.exits.set(exits, version, store)
+    }
+
+    /// The code of the version was freed: its exits are retired, and none are made any more.
+    pub(super) fn code_freed(&self) {
+        if let Some(exits) = self.exits.end() {
+            let _pass = gate::enter();
+            self.ended.lock().exits.push(exits);
+        }
     }
 
     /// Its counts.
@@ -420,9 +423,7 @@ impl Drop for Loops {
         self.gone.fetch_add(left, Ordering::Relaxed);
         let _pass = gate::enter();
         let continuations = self.offers.end();
-        let exits = self.exits.version();
         let mut ended = self.ended.lock();
-        ended.exits.extend(exits);
         ended.versions.push(self.whose);
         ended.continuations.extend(continuations);
     }

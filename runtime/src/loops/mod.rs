@@ -1,7 +1,8 @@
 //! On-stack replacement of running loops by better code: continuations, and the choice of loops.
 //!
 //! Code of tier 1 counts at the heads of its loops, and leaves them for the continuation offered
-//! there (`uruk_codegen`, which makes both ends). A continuation is a function without a name: it
+//! there (`uruk_codegen` makes both ends; the exits of code of the baseline compiler are made by
+//! `version/exits.rs`, when a loop is to be left). A continuation is a function without a name: it
 //! has a stub, versions, samples, a place in reclaim and in every tool, as others have. The offer
 //! to a version of tier 1 is the address of that stub.
 //!
@@ -16,9 +17,10 @@
 //! | [`stats`] | statistics |
 //!
 //! # Lifetime
-//! A version of tier 1 holds the words of its loops until it is freed, when no frame of it is left;
-//! then its continuations are removed. So a frame that has read an offer can call it however late,
-//! and a frame of a continuation has one of tier 1 below it. When a function is replaced or
+//! A version of tier 1 and the code of its exits (`version/exits.rs`) hold the words of its loops until
+//! they are freed, when no frame of them is left; then its continuations are removed. So a frame that
+//! has read an offer can call it however late, and a frame of a continuation has one of tier 1 below
+//! it, or of an exit. The exits are retired when the version was freed. When a function is replaced or
 //! removed, its loops are closed: nothing is offered any more, except, on request, continuations in
 //! the body that replaced this one (`replace/loops.rs`). Such a continuation is of tier 1 and has
 //! loops of its own, which belong to the function.

@@ -10,7 +10,8 @@
 //!   that compile made the very code of the version, by its fingerprint.
 //! - Exits never move: words of the loops hold their addresses. They are a version of their own
 //!   without an entry, retired when the version that they belong to was freed. Frames that left a
-//!   loop are in them, not in the version.
+//!   loop are in them, not in the version; so they keep the words of the loops, and with these the
+//!   continuations.
 
 use std::sync::Arc;
 
@@ -130,7 +131,7 @@ fn link(
     })?;
     let version = compiler.versions.ids.next();
     compiler.sampled.insert(code, body.id, version);
-    let rest = Rest::new(data, None, fixed.uses).with_words_of_loops(loops.memory());
+    let rest = Rest::new(data, None, fixed.uses).leaving(loops);
     compiler.notes.live(NewBlock {
         function: Some(body.id),
         version,
