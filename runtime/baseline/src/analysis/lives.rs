@@ -205,7 +205,12 @@ impl<'a> Lives<'a> {
             life.hint = NONE;
             return;
         };
-        let epoch = self.lives[variable as usize].epoch;
+        let number = self.number;
+        let life = &mut self.lives[variable as usize];
+        let epoch = life.epoch;
+        // The load may be emitted here after all: until then no other value is made in the variable's
+        // place.
+        life.touched = life.touched.max(number);
         self.variables.read(variable, self.block);
         let life = &mut self.lives[result as usize];
         life.epoch = epoch;

@@ -244,6 +244,47 @@ fn switches() {
     check("switches", texts);
 }
 
+/// Values of variables that are exchanged: a value may be made in the place of the variable to which it
+/// is stored, unless an older value of that variable is still to be read.
+#[test]
+fn exchanged_variables() {
+    const ORDERS: [[usize; 3]; 6] = [
+        [0, 1, 2],
+        [0, 2, 1],
+        [1, 0, 2],
+        [1, 2, 0],
+        [2, 0, 1],
+        [2, 1, 0],
+    ];
+    let mut texts = Vec::new();
+    for loads in ORDERS {
+        for stores in ORDERS {
+            for from in 0..27usize {
+                let mut text = String::from("function(i32 %p0, i32 %p1, i32 %p2) -> i32\nb0:\n");
+                for one in 0..3 {
+                    text += &format!("  %v{one} = alloca 4 align 4\n");
+                    text += &format!("  store i32 %p{one} to %v{one} align 4\n");
+                }
+                for one in loads {
+                    text += &format!("  %l{one} = load i32 %v{one} align 4\n");
+                }
+                let values = [from % 3, from / 3 % 3, from / 9];
+                for one in stores {
+                    let value = values[one];
+                    text += &format!("  store i32 %l{value} to %v{one} align 4\n");
+                }
+                text += "  call @host0(i32 %l0, i32 %l1, i32 %l2)\n";
+                for one in 0..3 {
+                    text += &format!("  %m{one} = load i32 %v{one} align 4\n");
+                }
+                text += "  call @host1(i32 %m0, i32 %m1, i32 %m2)\n  return %m0\n";
+                texts.push(text);
+            }
+        }
+    }
+    check("exchanged variables", texts);
+}
+
 #[test]
 fn frames() {
     let mut texts = Vec::new();

@@ -1,6 +1,8 @@
 //! Generates nests of branches, switches and loops, with phis at joins.
 
-use uruk_baseline::ir::{Argument, Block, Head, IntOp, IntPredicate, Op, Operand, Passing, Type};
+use uruk_baseline::ir::{
+    Argument, Block, Head, IntOp, IntPredicate, Op, Operand, Ordering, Passing, Reach, Type, Value,
+};
 
 use super::{Loop, Maker};
 
@@ -216,6 +218,15 @@ impl Maker {
                 });
             }
         }
+        let mut loaded = Vec::new();
+        if let Some((ty, alloca)) = self.content() {
+            loaded.push(arguments.len() as u32);
+            arguments.push(Argument {
+                operand: Operand::Value(alloca),
+                ty,
+                passing: Passing::Plain,
+            });
+        }
         self.draft.rest.counting.heads.push(Head {
             block,
             slot: 24 * nth,
@@ -226,9 +237,40 @@ impl Maker {
             exit: 24 * nth + 16,
             has_exit: true,
             arguments,
-            loaded: Vec::new(),
+            loaded,
             stored: Vec::new(),
         });
+    }
+
+    /// Chooses an alloca and a type of its contents. They are read here, so that they live.
+    fn content(&mut self) -> Option<(Type, Value)> {
+        if self.allocas.is_empty() || self.chance.once_in(2) {
+            return None;
+        }
+        let (alloca, size) = self.chance.one_of(&self.allocas.clone());
+        let types = [8, 16, 32, 64].map(Type::Int);
+        let fitting = types.into_iter().chain([Type::F32, Type::F64]);
+        let fitting: Vec<Type> = fitting.filter(|ty| u64::from(ty.bytes()) <= size).collect();
+        let ty = self.chance.one_of(&fitting);
+        let load = Op::Load {
+            ty,
+            address: Operand::Value(alloca),
+            align: 1,
+            ordering: Ordering::Plain,
+            volatile: false,
+        };
+        let value = self.put(load, &[ty])[0];
+        let data = self.draft.symbol("data", Reach::Near);
+        let store = Op::Store {
+            ty,
+            address: Operand::Address(data, 300),
+            value: Operand::Value(value),
+            align: 1,
+            ordering: Ordering::Plain,
+            volatile: false,
+        };
+        self.put(store, &[]);
+        Some((ty, alloca))
     }
 
     /// The incremented counter, and the bit that continues the loop.

@@ -29,6 +29,7 @@ pub fn function(seed: u64) -> Function {
         at: Block(0),
         values: Vec::new(),
         places: Vec::new(),
+        allocas: Vec::new(),
         loops: Vec::new(),
         left: size,
         floats: true,
@@ -84,6 +85,8 @@ struct Maker {
     /// Values that may be used here, the latest last.
     values: Vec<(Value, Type)>,
     places: Vec<Place>,
+    /// Allocas of the entry, with their sizes in bytes.
+    allocas: Vec<(Value, u64)>,
     loops: Vec<Loop>,
     /// Number of instructions still to generate.
     left: i32,
@@ -219,6 +222,7 @@ impl Maker {
             let size = self.chance.one_of(&[1, 2, 4, 8, 8, 16, 24, 40, 64]);
             let align = self.chance.one_of(&[1, 4, 8, 8, 16, 16, 32]);
             let value = self.put(Op::Alloca { size, align }, &[Type::PTR])[0];
+            self.allocas.push((value, size));
             let place = Place {
                 base: Operand::Value(value),
                 room: size as u32,
