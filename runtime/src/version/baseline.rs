@@ -326,6 +326,20 @@ impl CompiledExits {
 }
 
 impl Compiler {
+    /// The loops of a function, and which of them can be left; `None` if it cannot be read.
+    pub(super) fn heads_without_llvm(&self, body: &BodyOf, how: &Compile) -> Option<Heads> {
+        let function = &body.function;
+        let numbered = function.module.readers.numbered()?;
+        self.baseline.with(|desk| {
+            let plain = &mut desk.plain;
+            numbered.read_into(function.symbol, plain).ok()?;
+            let read = numbered.baseline_exits(&body.plan, function.symbol, how, plain);
+            let Read { compiled, function } = read.ok()?;
+            desk.plain.take_back(function);
+            Some(compiled.heads)
+        })
+    }
+
     /// Compiles the exits of loops of a function whose code has that fingerprint; `None` if other code
     /// would be compiled now, or none.
     pub(super) fn exits_without_llvm(

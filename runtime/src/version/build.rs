@@ -158,7 +158,7 @@ impl Compiler {
         }
         Ok(match (heads.counted.is_empty(), compiled.fingerprint) {
             (true, _) => !heads.refused.is_empty(),
-            (false, Some(fingerprint)) => exits::are_none(self, &self.body_of(id)?, fingerprint),
+            (false, Some(_)) => exits::are_none(self, &self.body_of(id)?),
             (false, None) => false,
         })
     }

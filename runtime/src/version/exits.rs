@@ -152,9 +152,9 @@ fn link(
     Ok((place.start, version))
 }
 
-/// Whether no loop of code of the baseline compiler can be left.
-pub(super) fn are_none(compiler: &Compiler, body: &BodyOf, fingerprint: u64) -> bool {
+/// Whether no loop of a function can be left, by its description alone.
+pub(super) fn are_none(compiler: &Compiler, body: &BodyOf) -> bool {
     let how = compiler.choices.how(Tier::Baseline);
-    let made = compiler.exits_without_llvm(body, &how, fingerprint);
-    made.is_none_or(|made| made.assembled.is_none())
+    let heads = compiler.heads_without_llvm(body, &how);
+    heads.is_none_or(|heads| heads.counted.iter().all(|head| head.fingerprint.is_none()))
 }

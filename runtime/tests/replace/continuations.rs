@@ -215,6 +215,84 @@ fn functions_that_stay_are_named_with_the_reason() {
     assert!(named().is_empty());
 }
 
+/// The results and the number of loops left of a function `run`.
+fn run(ir: &str, tiers: Tiers) -> ([i64; 3], u64) {
+    let jit = Jit::builder().tiers(tiers).build().expect("a session");
+    jit.add_ir("run", ir).expect("valid");
+    // SAFETY: the function has this type.
+    let run = unsafe { jit.function::<extern "C" fn(i64) -> i64>("run") };
+    let results = [3, 4, 77].map(|n| run.as_ref().expect("typed").call(n));
+    (results, left(&jit))
+}
+
+/// Code of tier 1 keeps the contents of such an alloca in a register, as no other address of it exists;
+/// its continuation gets an address.
+#[test]
+fn an_alloca_of_any_type_crosses() {
+    let types = [
+        ("i8", "trunc i64 %x to i8", "zext i8 %old to i64"),
+        ("i16", "trunc i64 %x to i16", "sext i16 %old to i64"),
+        ("i32", "trunc i64 %x to i32", "zext i32 %old to i64"),
+        ("i64", "xor i64 %x, 5", "add i64 %old, 1"),
+        (
+            "float",
+            "uitofp i64 %x to float",
+            "fptoui float %old to i64",
+        ),
+        (
+            "double",
+            "uitofp i64 %x to double",
+            "fptoui double %old to i64",
+        ),
+        (
+            "x86_fp80",
+            "uitofp i64 %x to x86_fp80",
+            "fptoui x86_fp80 %old to i64",
+        ),
+    ];
+    for (ty, to, from) in types {
+        for room in [format!("{{{ty}}}"), format!("[4 x {ty}]"), ty.to_owned()] {
+            let ir = format!(
+                "define i64 @run(i64 %n) {{
+                 entry:
+                   %room = alloca {room}, align 16
+                   %late = alloca {room}, align 16
+                   %first = alloca i64
+                   store i64 %n, ptr %first
+                   br label %begin
+                 begin:
+                   %x = load i64, ptr %first
+                   %new = {to}
+                   store {ty} %new, ptr %room
+                   br label %head
+                 head:
+                   %i = phi i64 [ 0, %begin ], [ %j, %head ]
+                   %sum = phi i64 [ 0, %begin ], [ %s, %head ]
+                   store {ty} %new, ptr %late
+                   %old = load {ty}, ptr %room
+                   %number = {from}
+                   %s1 = add i64 %sum, %number
+                   %s = add i64 %s1, %i
+                   %other = load {ty}, ptr %late
+                   store {ty} %other, ptr %room
+                   %j = add i64 %i, 1
+                   %more = icmp ult i64 %j, 60
+                   br i1 %more, label %head, label %done
+                 done:
+                   ret i64 %s
+                 }}"
+            );
+            let (expected, none) = run(&ir, Tiers::Fixed(Tier::Baseline));
+            assert_eq!(none, 0);
+            for passes in [1, 2, 50] {
+                let (found, left) = run(&ir, Tiers::Leave(passes));
+                assert_eq!(found, expected, "{room} after {passes} passes");
+                assert_eq!(left, 3, "{room} after {passes} passes");
+            }
+        }
+    }
+}
+
 /// An interpreter whose table of labels is written by nothing: in one body the label that the head
 /// jumps to crosses, in the other one also a label in a variable, and a label in a loop in a loop.
 #[test]
@@ -272,14 +350,6 @@ fn labels_mean_the_same_behind_a_loop_that_is_left() {
                ret i64 %acc
              }}"
         )
-    };
-    let run = |ir: &str, tiers: Tiers| {
-        let jit = Jit::builder().tiers(tiers).build().expect("a session");
-        jit.add_ir("run", ir).expect("valid");
-        // SAFETY: the function has this type.
-        let run = unsafe { jit.function::<extern "C" fn(i64) -> i64>("run") };
-        let results = [3, 4, 77].map(|n| run.as_ref().expect("typed").call(n));
-        (results, left(&jit))
     };
     for next in [direct, variable] {
         let ir = body(next);
