@@ -152,9 +152,13 @@ fn link(
     Ok((place.start, version))
 }
 
-/// Whether no loop of a function can be left, by its description alone.
+/// Whether no loop of a function can be left, by its description alone; the reasons are noted then.
 pub(super) fn are_none(compiler: &Compiler, body: &BodyOf) -> bool {
     let how = compiler.choices.how(Tier::Baseline);
-    let heads = compiler.heads_without_llvm(body, &how);
-    heads.is_none_or(|heads| heads.counted.iter().all(|head| head.fingerprint.is_none()))
+    let heads = compiler.heads_without_llvm(body, &how).unwrap_or_default();
+    let none = heads.counted.iter().all(|head| head.fingerprint.is_none());
+    if none {
+        compiler.engines().loops_told(body.id, &heads, false);
+    }
+    none
 }
