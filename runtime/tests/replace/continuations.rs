@@ -293,6 +293,61 @@ fn an_alloca_of_any_type_crosses() {
     }
 }
 
+/// Two values that are the address of one alloca, which the baseline compiler keeps in a register:
+/// their continuation gets the addresses of one copy.
+#[test]
+fn aliases_of_an_alloca_share_its_contents() {
+    let aliases = [
+        "%p = freeze ptr %a",
+        "%p = getelementptr {}, ptr %a, i64 %n",
+        "%p = getelementptr [0 x i32], ptr %a, i64 %n",
+        "%p = call ptr @llvm.launder.invariant.group.p0(ptr %a)",
+        "%p = call ptr @llvm.strip.invariant.group.p0(ptr %a)",
+        "%p = call ptr @llvm.ssa.copy.p0(ptr %a)",
+        "%p = call ptr @llvm.ptr.annotation.p0.p0(ptr %a, ptr @of, ptr @of, i32 1, ptr null)",
+        "%s = insertvalue {ptr, i32} undef, ptr %a, 0
+         %p = extractvalue {ptr, i32} %s, 0",
+        "%number = ptrtoint ptr %a to i64
+         %p = inttoptr i64 %number to ptr",
+        "%q = freeze ptr %a
+         %p = freeze ptr %q",
+    ];
+    for alias in aliases {
+        let ir = format!(
+            "@of = constant [1 x i8] zeroinitializer
+             declare ptr @llvm.launder.invariant.group.p0(ptr)
+             declare ptr @llvm.strip.invariant.group.p0(ptr)
+             declare ptr @llvm.ssa.copy.p0(ptr)
+             declare ptr @llvm.ptr.annotation.p0.p0(ptr, ptr, ptr, i32, ptr)
+             define i64 @run(i64 %n) {{
+             entry:
+               %a = alloca i64
+               {alias}
+               store i64 %n, ptr %a
+               br label %head
+             head:
+               %i = phi i64 [ 0, %entry ], [ %j, %head ]
+               %old = load i64, ptr %a
+               %new = add i64 %old, %i
+               store i64 %new, ptr %p
+               %j = add i64 %i, 1
+               %more = icmp ult i64 %j, 60
+               br i1 %more, label %head, label %done
+             done:
+               %sum = load i64, ptr %a
+               ret i64 %sum
+             }}"
+        );
+        let (expected, none) = run(&ir, Tiers::Fixed(Tier::Baseline));
+        assert_eq!(none, 0);
+        for passes in [1, 2, 50] {
+            let (found, left) = run(&ir, Tiers::Leave(passes));
+            assert_eq!(found, expected, "{alias} after {passes} passes");
+            assert_eq!(left, 3, "{alias} after {passes} passes");
+        }
+    }
+}
+
 /// An interpreter whose table of labels is written by nothing: in one body the label that the head
 /// jumps to crosses, in the other one also a label in a variable, and a label in a loop in a loop.
 #[test]

@@ -43,7 +43,7 @@ struct Exit<'e, 'a> {
 
 /// The layout of an exit's room, as offsets from `rsp`.
 struct Room {
-    /// Arguments that are addresses of copies of variables, with their sizes in bytes.
+    /// Arguments that are addresses of copies of variables.
     copies: Copies,
     /// Of each argument that is the address of memory here: its index, and its area.
     areas: SmallVec<[(u32, u32); 4]>,
@@ -53,14 +53,23 @@ struct Room {
     size: u32,
 }
 
-type Copies = SmallVec<[(u32, u64); 4]>;
+/// An argument that is the address of a copy of a variable.
+#[derive(Debug, Clone, Copy)]
+struct Copied {
+    argument: u32,
+    variable: u32,
+    /// Bytes.
+    size: u64,
+}
+
+type Copies = SmallVec<[Copied; 4]>;
 
 /// Writes the exit of a loop, if that is possible.
 pub(super) fn write<'a>(emitter: &mut Emitter<'a>, head: &'a Head) -> Option<Label> {
     let function = emitter.function;
     let number = emitter.analysis.number_of_head(function, head.block)?;
     let refused = !head.has_exit || coverage::of_head(function, head).is_some();
-    if refused || !can_read(emitter, head, number) {
+    if refused || !can_read(emitter, head, number) || has_two_copies(emitter, head) {
         return None;
     }
     let folded = head.arguments.iter();
@@ -94,24 +103,44 @@ fn can_read(emitter: &Emitter<'_>, head: &Head, number: u32) -> bool {
         })
 }
 
-/// The type and the size in bytes of a variable whose address an operand would be.
-fn variable_of(emitter: &Emitter<'_>, operand: Operand) -> Option<(Type, u64)> {
+/// Whether the contents of one variable would cross at two places, which would not change together.
+fn has_two_copies(emitter: &Emitter<'_>, head: &Head) -> bool {
+    let variable = |at: u32| {
+        emitter
+            .analysis
+            .variable(head.arguments[at as usize].operand)
+    };
+    let copies = copies(emitter, head);
+    (0..).zip(&head.loaded).any(|(place, &at)| {
+        let is_same = |&other: &u32| variable(other) == variable(at);
+        let is_copied = copies.iter().any(|it| Some(it.variable) == variable(at));
+        variable(at).is_some() && (is_copied || head.loaded[..place].iter().any(is_same))
+    })
+}
+
+/// The variable whose address an operand would be, with its type and its size in bytes.
+fn variable_of(emitter: &Emitter<'_>, operand: Operand) -> Option<(u32, Type, u64)> {
     let variable = emitter.analysis.variable(operand)?;
     let life = &emitter.analysis.lives[variable as usize];
     match emitter.function.instructions[life.by as usize].op {
-        Op::Alloca { size, .. } => Some((life.ty, size)),
+        Op::Alloca { size, .. } => Some((variable, life.ty, size)),
         _ => None,
     }
 }
 
-/// The arguments that are addresses of variables, with their sizes in bytes: a continuation gets the
-/// address of a copy. No other address of it exists.
+/// The arguments that are addresses of variables: a continuation gets the address of a copy. The
+/// function uses such an address for loads and stores only, so no other pointer to it exists but
+/// the arguments, which share one copy.
 fn copies(emitter: &Emitter<'_>, head: &Head) -> Copies {
     let arguments = (0..).zip(&head.arguments);
-    let copied = arguments.filter_map(|(at, argument)| {
-        let is_address = !head.loaded.contains(&at);
-        let (_, size) = variable_of(emitter, argument.operand).filter(|_| is_address)?;
-        Some((at, size))
+    let copied = arguments.filter_map(|(argument, it)| {
+        let is_address = !head.loaded.contains(&argument);
+        let (variable, _, size) = variable_of(emitter, it.operand).filter(|_| is_address)?;
+        Some(Copied {
+            argument,
+            variable,
+            size,
+        })
     });
     copied.collect()
 }
@@ -175,11 +204,11 @@ impl Exit<'_, '_> {
             let area = self.room.area(stored.argument).unwrap_or_default();
             self.store_at(area + stored.offset, stored.operand, stored.ty);
         }
-        for (at, _) in self.room.copies.clone() {
-            let operand = self.head.arguments[at as usize].operand;
+        for copied in self.room.copies.clone() {
+            let operand = self.head.arguments[copied.argument as usize].operand;
             if self.emitter.analysis.contents(operand, self.number) == Contents::Kept
-                && let Some((ty, _)) = variable_of(self.emitter, operand)
-                && let Some(area) = self.room.area(at)
+                && let Some((_, ty, _)) = variable_of(self.emitter, operand)
+                && let Some(area) = self.room.area(copied.argument)
             {
                 self.store_at(area, operand, ty);
             }
@@ -304,19 +333,24 @@ impl Room {
             places.next(argument.ty, argument.passing);
         }
         let mut end = places.taken().stack.next_multiple_of(16);
-        let mut areas = SmallVec::new();
-        let mut add = |argument: u32, size: u64| {
-            areas.push((argument, end));
+        let mut areas: SmallVec<[(u32, u32); 4]> = SmallVec::new();
+        let mut add = |size: u64| {
+            let area = end;
             // A room that is too large is refused by its size.
             let size = size.min(u64::from(MOST_ROOM)) as u32;
             end = (end + size).min(2 * MOST_ROOM).next_multiple_of(16);
+            area
         };
         for of_one in head.stored.chunk_by(|a, b| a.argument == b.argument) {
             let size = of_one.iter().map(|it| it.offset + it.ty.bytes()).max();
-            add(of_one[0].argument, size.unwrap_or(0).into());
+            areas.push((of_one[0].argument, add(size.unwrap_or(0).into())));
         }
-        for &(argument, size) in &copies {
-            add(argument, size);
+        for (at, copied) in copies.iter().enumerate() {
+            let mut others = copies[..at].iter();
+            let other = others.find(|it| it.variable == copied.variable);
+            let known = other.and_then(|other| areas.iter().find(|it| it.0 == other.argument));
+            let area = known.map_or_else(|| add(copied.size), |it| it.1);
+            areas.push((copied.argument, area));
         }
         let spare = end + 8 * addresses;
         Room {
