@@ -49,10 +49,6 @@ pub(crate) struct AttributeKinds {
 
 impl AttributeKinds {
     pub(crate) fn new() -> AttributeKinds {
-        let kind = |name: &str| {
-            // SAFETY: pointer and length describe `name`.
-            unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
-        };
         AttributeKinds {
             always_inline: kind("alwaysinline"),
             presplit_coroutine: kind("presplitcoroutine"),
@@ -72,4 +68,10 @@ impl AttributeKinds {
             of_calls: OF_CALLS.iter().map(|name| kind(name)).collect(),
         }
     }
+}
+
+/// The number of a kind of attributes.
+pub(crate) fn kind(name: &str) -> u32 {
+    // SAFETY: pointer and length describe `name`.
+    unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
 }

@@ -49,30 +49,40 @@ pub(crate) fn align_loops(context: &LlvmContext, module: &OwnedModule) {
 /// stores a byte every 16, took five times as long with counts as without.
 pub(crate) fn lengthen_loops(context: &LlvmContext, module: &OwnedModule) {
     let wish = property(context, TRIPS);
-    let kind = kind_of(context, "prof");
+    let weights = Weights::of(context);
     wish_for_loops(context, module, |end, back| {
-        // SAFETY: a live terminator, whose weights are a node.
-        let weights = unsafe { weights_of(end, kind) };
+        let weights = weights.of_ways(end);
         let around = *weights.get(back)?;
         let out: u64 = weights.iter().sum::<u64>() - around;
         (around < out.saturating_mul(TRIPS.1)).then_some(wish)
     });
 }
 
-/// The weights of a terminator's ways; empty if it has none.
-///
-/// # Safety
-/// A live instruction; `kind` is that of profiles.
-unsafe fn weights_of(end: InstructionRef<'_>, kind: u32) -> Vec<u64> {
-    // SAFETY: by the caller's promise; only integer constants are asked for their values.
-    unsafe {
-        let node = LLVMGetMetadata(end.raw(), kind);
-        if node.is_null() {
-            return Vec::new();
+/// The weights of branches.
+pub(crate) struct Weights {
+    kind: u32,
+}
+
+impl Weights {
+    pub(crate) fn of(context: &LlvmContext) -> Weights {
+        Weights {
+            kind: kind_of(context, "prof"),
         }
-        let numbers = operands(node).into_iter();
-        let numbers = numbers.filter(|it| !it.is_null() && !LLVMIsAConstantInt(*it).is_null());
-        numbers.map(|it| LLVMConstIntGetZExtValue(it)).collect()
+    }
+
+    /// The weights of a terminator's ways; empty if it has none.
+    pub(crate) fn of_ways(&self, end: InstructionRef<'_>) -> Vec<u64> {
+        // SAFETY: a live terminator, whose weights are a node; only integer constants are asked for
+        // their values.
+        unsafe {
+            let node = LLVMGetMetadata(end.raw(), self.kind);
+            if node.is_null() {
+                return Vec::new();
+            }
+            let numbers = operands(node).into_iter();
+            let numbers = numbers.filter(|it| !it.is_null() && !LLVMIsAConstantInt(*it).is_null());
+            numbers.map(|it| LLVMConstIntGetZExtValue(it)).collect()
+        }
     }
 }
 

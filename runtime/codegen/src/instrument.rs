@@ -166,7 +166,7 @@ fn hook_of<'r>(
 }
 
 /// True for a copy of a definition that is in another module.
-fn is_elsewhere(function: FunctionRef<'_>) -> bool {
+pub(crate) fn is_elsewhere(function: FunctionRef<'_>) -> bool {
     // SAFETY: a live function.
     let linkage = unsafe { LLVMGetLinkage(function.raw()) };
     linkage == LLVMLinkage::LLVMAvailableExternallyLinkage

@@ -54,6 +54,7 @@ pub mod plan;
 pub mod pool;
 pub mod profile;
 pub mod reader;
+mod recursion;
 pub mod summary;
 pub mod warm;
 

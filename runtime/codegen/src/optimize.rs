@@ -29,7 +29,7 @@
 use inkwell::llvm_sys::LLVMLinkage;
 use inkwell::llvm_sys::core::LLVMSetLinkage;
 
-use uruk_base::Tier;
+use uruk_base::{Inlining, Tier};
 
 use crate::context::{LlvmContext, OwnedModule};
 use crate::emit::Emitter;
@@ -37,6 +37,7 @@ use crate::error::Stop;
 use crate::handles::ValueRef;
 use crate::hints;
 use crate::passes;
+use crate::recursion;
 use crate::unit::{Unit, UnitContents};
 
 /// Runs the passes of `tier` on a unit.
@@ -81,6 +82,10 @@ pub(crate) fn run(
         }
         if contents.guided_functions > 0 {
             hints::lengthen_loops(context, module);
+        }
+        if level == "O3" && variant.inlining != Inlining::None && recursion::unroll(context, module)
+        {
+            optimize(module, &passes::levels())?;
         }
         optimize(module, &passes::second_half(level, variant))?;
     }

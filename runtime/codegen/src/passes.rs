@@ -5,6 +5,7 @@
 //! | [`callees`] | candidates that go into the library | yes | no |
 //! | [`optimized`] | a unit at tier 2 | yes | yes |
 //! | [`first_half`] | a unit at tier 3, or one whose candidates have profiles | yes | no |
+//! | [`levels`] | the same unit, where `recursion` unrolled a function | `alwaysinline` | no |
 //! | [`second_half`] | the same unit, without bodies of candidates | no | yes |
 //!
 //! [`whole`] is LLVM's own pipeline, for coroutines, which only it splits in order.
@@ -147,6 +148,16 @@ pub(crate) fn optimized(variant: Variant) -> String {
 /// The default pipeline up to the end of inlining and simplification.
 pub(crate) fn first_half(level: &str) -> String {
     format!("thinlto-pre-link<{level}>")
+}
+
+/// Puts copies of a function into it, and simplifies the whole.
+pub(crate) fn levels() -> String {
+    let [middle, joining] = [MIDDLE_CFG, JOINING_CFG].map(simplify_cfg);
+    format!(
+        "always-inline,function<eager-inv>(sroa<modify-cfg>,early-cse<memssa>,jump-threading,\
+         correlated-propagation,{middle},{COMBINE},reassociate,constraint-elimination,gvn<>,sccp,\
+         bdce,{COMBINE},jump-threading,adce,memcpyopt,dse,{joining},{COMBINE})"
+    )
 }
 
 /// The default pipeline from the point at which bodies of candidates are dropped.

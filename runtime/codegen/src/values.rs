@@ -27,10 +27,10 @@ use inkwell::llvm_sys::core::{
     LLVMAppendExistingBasicBlock, LLVMBuildAnd, LLVMBuildBitCast, LLVMBuildCall2, LLVMBuildCondBr,
     LLVMBuildICmp, LLVMBuildRet, LLVMBuildRetVoid, LLVMConstBitCast, LLVMConstInt, LLVMCountParams,
     LLVMGetAttributeCountAtIndex, LLVMGetAttributesAtIndex, LLVMGetCallSiteEnumAttribute,
-    LLVMGetEnumAttributeAtIndex, LLVMGetEnumAttributeKindForName, LLVMGetFirstUse,
-    LLVMGetFunctionCallConv, LLVMGetGC, LLVMGetIntTypeWidth, LLVMGetParam, LLVMGetPersonalityFn,
-    LLVMGetReturnType, LLVMGetTailCallKind, LLVMGetTypeKind, LLVMGlobalGetValueType,
-    LLVMHasPersonalityFn, LLVMIntTypeInContext, LLVMIsFunctionVarArg, LLVMPositionBuilderAtEnd,
+    LLVMGetEnumAttributeAtIndex, LLVMGetFirstUse, LLVMGetFunctionCallConv, LLVMGetGC,
+    LLVMGetIntTypeWidth, LLVMGetParam, LLVMGetPersonalityFn, LLVMGetReturnType,
+    LLVMGetTailCallKind, LLVMGetTypeKind, LLVMGlobalGetValueType, LLVMHasPersonalityFn,
+    LLVMIntTypeInContext, LLVMIsFunctionVarArg, LLVMPositionBuilderAtEnd,
     LLVMRemoveBasicBlockFromParent, LLVMReplaceAllUsesWith, LLVMSetFunctionCallConv,
     LLVMSetInstructionCallConv, LLVMSetLinkage, LLVMSetPersonalityFn, LLVMTypeOf,
 };
@@ -40,7 +40,7 @@ use inkwell::llvm_sys::{
     LLVMTypeKind,
 };
 
-use crate::attributes::AttributeKinds;
+use crate::attributes::{AttributeKinds, kind};
 use crate::context::{Builder, LlvmContext, OwnedModule};
 use crate::handles::{FunctionRef, InstructionRef, ValueRef};
 use crate::labels;
@@ -67,7 +67,7 @@ const WEIGHTS: [u64; 2] = [31, 1];
 const WHOLE: &std::ffi::CStr = c"uruk.whole";
 
 /// Attributes of a function that are about its own code, not its copies'.
-const OWN: [&str; 3] = ["noinline", "optnone", "alwaysinline"];
+pub(crate) const OWN: [&str; 3] = ["noinline", "optnone", "alwaysinline"];
 
 /// The bits of an argument that can be compared.
 ///
@@ -140,12 +140,8 @@ pub(crate) fn split(
 }
 
 /// Whether LLVM can put a body twice into one function.
-fn is_copyable(kinds: &AttributeKinds, body: FunctionRef<'_>) -> bool {
-    let kind = |name: &str| {
-        // SAFETY: pointer and length describe the name.
-        unsafe { LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()) }
-    };
-    let (swifterror, noduplicate) = (kind("swifterror"), kind("noduplicate"));
+pub(crate) fn is_copyable(kinds: &AttributeKinds, body: FunctionRef<'_>) -> bool {
+    let [swifterror, noduplicate] = ["swifterror", "noduplicate"].map(kind);
     // SAFETY: a live function; indices are below the count.
     let plain = unsafe {
         let parameters = 1..=LLVMCountParams(body.raw());
@@ -206,10 +202,7 @@ unsafe fn move_out<'m>(
             LLVMAddAttributeAtIndex(whole.raw(), at, attribute);
         }
         for name in OWN {
-            whole.remove(LLVMGetEnumAttributeKindForName(
-                name.as_ptr().cast(),
-                name.len(),
-            ));
+            whole.remove(kind(name));
         }
         whole.add(kinds.always_inline);
         if LLVMHasPersonalityFn(body.raw()) != 0 {

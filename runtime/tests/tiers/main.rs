@@ -15,6 +15,7 @@ mod guided;
 mod instrument;
 mod parts;
 mod rare;
+mod recursion;
 mod sampling;
 mod sampling_start;
 mod speculation;
