@@ -160,7 +160,7 @@ impl<'m> Recursion<'m> {
             copy.remove(attributes::kind(name));
         }
         copy.add(kinds.always_inline);
-        let mut body = BodyCopy::new(context, old, copy);
+        let mut body = Level::new(context, old, copy);
         body.fill(old);
         for call in &self.calls {
             let copied = body.values.get(&**call).and_then(|it| it.as_instruction());
@@ -294,16 +294,16 @@ fn is_alloca(it: &InstructionRef<'_>) -> bool {
     it.opcode() == LLVMOpcode::LLVMAlloca
 }
 
-/// The copy of a body in its own module.
-struct BodyCopy<'m> {
+/// A copy of a body in its own module.
+struct Level<'m> {
     builder: Builder,
     /// Old arguments, blocks and instructions, and the new ones.
     values: FxHashMap<ValueRef<'m>, ValueRef<'m>>,
 }
 
-impl<'m> BodyCopy<'m> {
+impl<'m> Level<'m> {
     /// An empty block for each block of `old`.
-    fn new(context: &LlvmContext, old: FunctionRef<'m>, new: FunctionRef<'m>) -> BodyCopy<'m> {
+    fn new(context: &LlvmContext, old: FunctionRef<'m>, new: FunctionRef<'m>) -> Level<'m> {
         let mut values = FxHashMap::default();
         // SAFETY: live functions of the context, with parameters of the same types.
         unsafe {
@@ -317,7 +317,7 @@ impl<'m> BodyCopy<'m> {
             }
         }
         let builder = Builder::new(context);
-        BodyCopy { builder, values }
+        Level { builder, values }
     }
 
     fn fill(&mut self, old: FunctionRef<'m>) {
