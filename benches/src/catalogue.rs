@@ -8,7 +8,7 @@ use crate::programs::Subject;
 use crate::reclaim::removal;
 use crate::tiers::{envelope, overhead, promotion, steady, whole_run};
 use crate::{
-    compiling, counted, first_call, linking, live, once, programs, repl, session, soak, tuner,
+    compiling, counted, first_call, linking, live, once, programs, repl, session, soak, tuner, warm,
 };
 
 type Measure = dyn Fn(&Bench) -> Result<Findings>;
@@ -80,6 +80,7 @@ pub fn all() -> Vec<Experiment> {
         Experiment::new("loops entered once", once::measure),
         Experiment::new("counted passes", counted::measure),
         Experiment::new("time to tier 2", promotion::measure),
+        Experiment::new("tier 2, warm", warm::measure),
         Experiment::new("overhead", overhead::measure),
         Experiment::new("reclaim: removal", removal::measure),
         Experiment::new("soak", soak::measure),

@@ -11,7 +11,7 @@
 //! Reading order: `sample`, `row` and `findings` (data), `report` (text); `clock`,
 //! `process`, `contest` (how time is taken); `bench` (surroundings), `catalogue` (the list);
 //! `programs`, `once`, `counted`, `generated`, `compiling`, `first_call`, `repl`, `session`, `linking`,
-//! `tiers`, `tuner`, `live`, `reclaim`, `soak` (the experiments), `tiny_object` and `orc` (what they
+//! `tiers`, `tuner`, `warm`, `live`, `reclaim`, `soak` (the experiments), `tiny_object` and `orc` (what they
 //! need). `session` has its peer in C++, which it compiles: `benches/orc`.
 
 mod bench;
@@ -39,6 +39,7 @@ mod soak;
 mod tiers;
 mod tiny_object;
 mod tuner;
+mod warm;
 
 use std::time::Instant;
 

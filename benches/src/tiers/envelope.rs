@@ -36,7 +36,7 @@ const WORKLOADS: [Workload; 12] = [
 /// Iterations of the runs; one takes about 20 ms natively.
 const ITERATIONS: [usize; 8] = [1, 2, 5, 15, 50, 150, 400, 1000];
 
-/// Lengths of a quick run.
+/// Lengths of a quick run. The longer ones run once: their parts are longer than what disturbs them.
 const QUICK: usize = 4;
 
 /// How long the choices of one program and length are repeated, and how often at least.
@@ -87,7 +87,11 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
             continue;
         }
         let mut points = Vec::new();
-        for &iterations in lengths {
+        for (at, &iterations) in lengths.iter().enumerate() {
+            let bench = Bench {
+                quick: bench.quick || at >= QUICK,
+                ..bench.clone()
+            };
             let (point, of_point) = measure_point(&bench, workload, iterations)?;
             points.extend(point);
             rows.extend(of_point);
