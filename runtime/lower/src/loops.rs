@@ -8,6 +8,7 @@ use uruk_leaving::{Candidates, Heads, Kind, Places, Reason, Shape as LoopShape, 
 
 use crate::Wanted;
 use crate::anatomy::tell;
+use crate::calls::called;
 use crate::reading::{Covered, Reading, invalid, not};
 use crate::types::{Shape, Vectors};
 
@@ -72,6 +73,10 @@ impl Reading<'_> {
         if all == 0 {
             return Ok(candidates.heads);
         }
+        // What is assumed of a value must be true of it.
+        let mut called = called(self.body, self.module);
+        let spares_unread =
+            described.is_some() && !called.any(|it| self.lowering.name(it) == "llvm.assume");
         self.out.counting.loops = Some(self.add_words(name));
         let mut heads = Vec::with_capacity(all);
         for place in 0..all {
@@ -84,6 +89,7 @@ impl Reading<'_> {
                 let crossed = variables
                     .try_for_each(|&it| self.cross(frame.variables[it as usize], &mut head));
                 head.has_exit = crossed.is_ok();
+                head.spares_unread = spares_unread;
                 if crossed.is_err() {
                     candidates.refuse(place, Reason::Type);
                 }
@@ -118,6 +124,7 @@ impl Reading<'_> {
             left: left as u32,
             exit: exit as u32,
             has_exit: false,
+            spares_unread: false,
             arguments: Vec::new(),
             loaded: Vec::new(),
             stored: Vec::new(),

@@ -348,6 +348,51 @@ fn aliases_of_an_alloca_share_its_contents() {
     }
 }
 
+/// Values that only code without effects uses are in no register: their continuation gets anything
+/// in their place, but for a value of which something is assumed.
+#[test]
+fn loops_are_left_though_nothing_reads_what_crosses() {
+    let ir = |more: &str| {
+        format!(
+            "%pair = type {{ i64, double }}
+             declare void @llvm.assume(i1)
+             declare double @llvm.fabs.f64(double)
+             define i64 @run(i64 %n) {{
+             entry:
+               %x = mul i64 %n, 3
+               %d = uitofp i64 %n to double
+               %p0 = insertvalue %pair undef, i64 %x, 0
+               %p = insertvalue %pair %p0, double %d, 1
+               br label %head
+             head:
+               %i = phi i64 [ 0, %entry ], [ %j, %head ]
+               %unread = phi i64 [ %n, %entry ], [ %next, %head ]
+               %sum = phi i64 [ 0, %entry ], [ %s, %head ]
+               %next = add i64 %unread, %i
+               %dead = udiv i64 %i, %x
+               %first = extractvalue %pair %p, 0
+               %second = extractvalue %pair %p, 1
+               %deader = add i64 %first, %dead
+               %deadest = fdiv double %d, %second
+               {more}
+               %s = xor i64 %sum, %i
+               %j = add i64 %i, 1
+               %more = icmp ult i64 %j, 60
+               br i1 %more, label %head, label %done
+             done:
+               ret i64 %s
+             }}"
+        )
+    };
+    let assumed = "%is = icmp ugt i64 %x, 5
+                   call void @llvm.assume(i1 %is)";
+    for (more, passes) in [("", 1), ("", 50), (assumed, 1)] {
+        let (found, left) = run(&ir(more), Tiers::Leave(passes));
+        assert_eq!(found, [0; 3].map(|_| (0..60).fold(0, |sum, i| sum ^ i)));
+        assert_eq!(left, if more.is_empty() { 3 } else { 0 }, "{more}");
+    }
+}
+
 /// An interpreter whose table of labels is written by nothing: in one body the label that the head
 /// jumps to crosses, in the other one also a label in a variable, and a label in a loop in a loop.
 #[test]

@@ -65,6 +65,17 @@ impl Analysis {
         }
     }
 
+    /// Whether the function computes an operand for no use: there is nothing to read.
+    pub(crate) fn is_unread(&self, operand: Operand) -> bool {
+        let Operand::Value(Value(mut value)) = operand else {
+            return false;
+        };
+        while let State::Same(of) = self.lives[value as usize].state {
+            value = of;
+        }
+        self.lives[value as usize].state == State::Dead
+    }
+
     /// How the contents of an alloca can be read at the head with that number.
     pub(crate) fn contents(&self, operand: Operand, number: u32) -> Contents {
         let Operand::Value(value) = operand else {

@@ -91,15 +91,16 @@ pub(super) fn write<'a>(emitter: &mut Emitter<'a>, head: &'a Head) -> Option<Lab
 /// Whether the function keeps all values that cross at a head.
 fn can_read(emitter: &Emitter<'_>, head: &Head, number: u32) -> bool {
     let (function, analysis) = (emitter.function, emitter.analysis);
+    let can_pass = |operand: Operand| {
+        let is_spared = head.spares_unread && analysis.is_unread(operand);
+        is_spared || analysis.reaches(function, operand, number)
+    };
     let mut stored = head.stored.iter();
     let mut arguments = (0..).zip(&head.arguments);
-    stored.all(|it| analysis.reaches(function, it.operand, number))
+    stored.all(|it| can_pass(it.operand))
         && arguments.all(|(at, argument)| match head.loaded.contains(&at) {
             true => analysis.contents(argument.operand, number) != Contents::Lost,
-            false => {
-                analysis.reaches(function, argument.operand, number)
-                    || variable_of(emitter, argument.operand).is_some()
-            }
+            false => can_pass(argument.operand) || variable_of(emitter, argument.operand).is_some(),
         })
 }
 
@@ -220,6 +221,7 @@ impl Exit<'_, '_> {
         let mem = Mem::at(Gpr::RSP, offset as i32);
         match (ty, operand) {
             (_, Operand::Undef) => {}
+            (_, operand) if self.emitter.analysis.is_unread(operand) => {}
             (ty @ Type::Int(bits), operand) => self.emitter.store_int(ty, bits, mem, operand),
             (Type::F80, operand) => {
                 self.emitter.x87_push(operand, Type::F80);
@@ -263,6 +265,9 @@ impl Exit<'_, '_> {
                 ArgumentPlace::Memory(_) => continue,
             };
             if self.room.area(at).is_some() {
+                continue;
+            }
+            if !head.loaded.contains(&at) && self.emitter.analysis.is_unread(argument.operand) {
                 continue;
             }
             let from = match own.flatten() {

@@ -423,6 +423,7 @@ impl LineReader<'_> {
             // Behind it, as the generator of tests has it.
             exit: left.wrapping_add(4),
             has_exit,
+            spares_unread: false,
             arguments,
             loaded,
             stored,

@@ -236,6 +236,7 @@ impl Maker {
             left: 24 * nth + 12,
             exit: 24 * nth + 16,
             has_exit: true,
+            spares_unread: false,
             arguments,
             loaded,
             stored: Vec::new(),
