@@ -297,7 +297,7 @@ pub struct Counting {
 /// The exit is code of its own, compiled on request ([`crate::Compiler::compile_exits`]): most loops
 /// are never left. It sets the count to -1, adds one to the `i32` at `left`, calls the address that
 /// was in `slot` with `arguments`, and returns the result of that call from the function. Only exits
-/// use `has_exit`, `spares_unread`, `arguments`, `loaded` and `stored`.
+/// use `has_exit`, `arguments`, `assumed`, `loaded` and `stored`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
     /// The block.
@@ -314,11 +314,12 @@ pub struct Head {
     pub exit: u32,
     /// Whether an exit can be compiled: the values that live across are known.
     pub has_exit: bool,
-    /// Whether values that the function never reads may be passed as anything. (Its source may use
-    /// them in ways that are no code, such as assumptions.)
-    pub spares_unread: bool,
-    /// The values that live across: parameters of a function with the same result.
+    /// The values that live across: parameters of a function with the same result. One that this
+    /// function never reads is passed as anything.
     pub arguments: Vec<Argument>,
+    /// Indexes of the arguments that are passed as they are though the function may not read them:
+    /// the continuation relies on them in ways that are no code, such as assumptions.
+    pub assumed: Vec<u32>,
     /// Indexes of the arguments whose operand is the result of an [`Op::Alloca`] and that pass its
     /// contents instead of its address: a scalar of the argument's type.
     pub loaded: Vec<u32>,

@@ -1,14 +1,14 @@
 //! Chooses the loops that are counted at their heads, and lists the values that cross there.
 
+use rustc_hash::FxHashSet;
 use uruk_baseline::ir::{
     Argument, Block, Head, Operand, Passing, Reach, Stored, Symbol, SymbolData, Time, Type,
 };
-use uruk_bitcode::ir::{Op, ValueId};
+use uruk_bitcode::ir::{Definition, Op, ValueId};
 use uruk_leaving::{Candidates, Heads, Kind, Places, Reason, Shape as LoopShape, Variable};
 
 use crate::Wanted;
 use crate::anatomy::tell;
-use crate::calls::called;
 use crate::reading::{Covered, Reading, invalid, not};
 use crate::types::{Shape, Vectors};
 
@@ -73,10 +73,10 @@ impl Reading<'_> {
         if all == 0 {
             return Ok(candidates.heads);
         }
-        // What is assumed of a value must be true of it.
-        let mut called = called(self.body, self.module);
-        let spares_unread =
-            described.is_some() && !called.any(|it| self.lowering.name(it) == "llvm.assume");
+        let assumed = match described.is_some() {
+            true => self.assumed(),
+            false => FxHashSet::default(),
+        };
         self.out.counting.loops = Some(self.add_words(name));
         let mut heads = Vec::with_capacity(all);
         for place in 0..all {
@@ -86,10 +86,10 @@ impl Reading<'_> {
                 && let Some(what) = &crossing[place]
             {
                 let mut variables = what.variables.iter();
-                let crossed = variables
-                    .try_for_each(|&it| self.cross(frame.variables[it as usize], &mut head));
+                let crossed = variables.try_for_each(|&it| {
+                    self.cross(frame.variables[it as usize], &assumed, &mut head)
+                });
                 head.has_exit = crossed.is_ok();
-                head.spares_unread = spares_unread;
                 if crossed.is_err() {
                     candidates.refuse(place, Reason::Type);
                 }
@@ -124,11 +124,38 @@ impl Reading<'_> {
             left: left as u32,
             exit: exit as u32,
             has_exit: false,
-            spares_unread: false,
             arguments: Vec::new(),
+            assumed: Vec::new(),
             loaded: Vec::new(),
             stored: Vec::new(),
         }
+    }
+
+    /// The values of which something is assumed, directly or of what is computed from them.
+    fn assumed(&self) -> FxHashSet<ValueId> {
+        let mut found = FxHashSet::default();
+        let mut work = Vec::new();
+        for (at, it) in self.body.instructions.iter().enumerate() {
+            if !matches!(it.op, Op::Call(_)) {
+                continue;
+            }
+            let operands = self.body.operands_of(it);
+            let callee = operands.first();
+            let callee = callee.and_then(|&it| self.body.definition(self.module, it));
+            if let Some(Definition::Global(callee)) = callee
+                && self.lowering.name(callee) == "llvm.assume"
+            {
+                work.extend(operands.iter().chain(self.body.bundled(at)));
+            }
+        }
+        while let Some(value) = work.pop() {
+            if found.insert(value)
+                && let Some(maker) = self.body.maker(value)
+            {
+                work.extend(self.body.operands_of(maker));
+            }
+        }
+        found
     }
 
     /// Makes these blocks count their executions.
@@ -162,10 +189,18 @@ impl Reading<'_> {
     }
 
     /// Adds the crossing values of a variable.
-    fn cross(&mut self, variable: Variable, head: &mut Head) -> Covered<()> {
+    fn cross(
+        &mut self,
+        variable: Variable,
+        assumed: &FxHashSet<ValueId>,
+        head: &mut Head,
+    ) -> Covered<()> {
         let Some(value) = self.value_of(&variable) else {
             return invalid("a use of nothing");
         };
+        if assumed.contains(&value) {
+            head.assumed.push(head.arguments.len() as u32);
+        }
         if variable.kind == Kind::Stored {
             return self.cross_in_memory(value, head);
         }

@@ -386,10 +386,20 @@ fn loops_are_left_though_nothing_reads_what_crosses() {
     };
     let assumed = "%is = icmp ugt i64 %x, 5
                    call void @llvm.assume(i1 %is)";
-    for (more, passes) in [("", 1), ("", 50), (assumed, 1)] {
+    let of_another = "%is = icmp ult i64 %i, 60
+                      call void @llvm.assume(i1 %is)";
+    let bundled = "%at = inttoptr i64 %x to ptr
+                   call void @llvm.assume(i1 true) [\"align\"(ptr %at, i64 1)]";
+    for (more, passes, leaves) in [
+        ("", 1, 3),
+        ("", 50, 3),
+        (of_another, 1, 3),
+        (assumed, 1, 0),
+        (bundled, 1, 0),
+    ] {
         let (found, left) = run(&ir(more), Tiers::Leave(passes));
         assert_eq!(found, [0; 3].map(|_| (0..60).fold(0, |sum, i| sum ^ i)));
-        assert_eq!(left, if more.is_empty() { 3 } else { 0 }, "{more}");
+        assert_eq!(left, leaves, "{more}");
     }
 }
 

@@ -91,16 +91,18 @@ pub(super) fn write<'a>(emitter: &mut Emitter<'a>, head: &'a Head) -> Option<Lab
 /// Whether the function keeps all values that cross at a head.
 fn can_read(emitter: &Emitter<'_>, head: &Head, number: u32) -> bool {
     let (function, analysis) = (emitter.function, emitter.analysis);
-    let can_pass = |operand: Operand| {
-        let is_spared = head.spares_unread && analysis.is_unread(operand);
+    let can_pass = |at: u32, operand: Operand| {
+        let is_spared = analysis.is_unread(operand) && !head.assumed.contains(&at);
         is_spared || analysis.reaches(function, operand, number)
     };
     let mut stored = head.stored.iter();
     let mut arguments = (0..).zip(&head.arguments);
-    stored.all(|it| can_pass(it.operand))
+    stored.all(|it| can_pass(it.argument, it.operand))
         && arguments.all(|(at, argument)| match head.loaded.contains(&at) {
             true => analysis.contents(argument.operand, number) != Contents::Lost,
-            false => can_pass(argument.operand) || variable_of(emitter, argument.operand).is_some(),
+            false => {
+                can_pass(at, argument.operand) || variable_of(emitter, argument.operand).is_some()
+            }
         })
 }
 

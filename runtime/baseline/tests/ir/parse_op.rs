@@ -423,7 +423,8 @@ impl LineReader<'_> {
             // Behind it, as the generator of tests has it.
             exit: left.wrapping_add(4),
             has_exit,
-            spares_unread: false,
+            // A run compares all values.
+            assumed: (0..arguments.len() as u32).collect(),
             arguments,
             loaded,
             stored,

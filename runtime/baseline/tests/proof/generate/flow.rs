@@ -236,7 +236,8 @@ impl Maker {
             left: 24 * nth + 12,
             exit: 24 * nth + 16,
             has_exit: true,
-            spares_unread: false,
+            // A run compares all values.
+            assumed: (0..arguments.len() as u32).collect(),
             arguments,
             loaded,
             stored: Vec::new(),
