@@ -39,6 +39,9 @@ const ITERATIONS: [usize; 8] = [1, 2, 5, 15, 50, 150, 400, 1000];
 /// Lengths of a quick run. The longer ones run once: their parts are longer than what disturbs them.
 const QUICK: usize = 4;
 
+/// A choice that takes this many times the time of another is not the best one: a long run is stopped.
+const PATIENCE: f64 = 1.5;
+
 /// How long the choices of one program and length are repeated, and how often at least.
 const BUDGET: Duration = Duration::from_secs(6);
 
@@ -46,12 +49,12 @@ const BUDGET: Duration = Duration::from_secs(6);
 const WALL: (f64, f64) = (1.03, 1.00);
 const CPU: (f64, f64) = (1.15, 1.05);
 
-/// The choices of a tier; the first is the default.
+/// The choices of a tier; the first is the default, the last is stopped in long runs.
 const CHOICES: [(&str, &str); 4] = [
     ("auto", "auto"),
-    ("tier 1", "1"),
     ("tier 2", "2"),
     ("tier 3", "3"),
+    ("tier 1", "1"),
 ];
 
 /// Milliseconds natively, ratio by wall-clock time, ratio by processor time.
@@ -88,9 +91,13 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
         }
         let mut points = Vec::new();
         for (at, &iterations) in lengths.iter().enumerate() {
-            let bench = Bench {
-                quick: bench.quick || at >= QUICK,
-                ..bench.clone()
+            let bench = match at < QUICK {
+                true => bench.clone(),
+                false => Bench {
+                    quick: true,
+                    patience: PATIENCE,
+                    ..bench.clone()
+                },
             };
             let (point, of_point) = measure_point(&bench, workload, iterations)?;
             points.extend(point);
