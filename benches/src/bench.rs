@@ -89,7 +89,8 @@ impl Bench {
         all
     }
 
-    fn is_asked_for(&self, name: &str) -> bool {
+    /// Whether a workload of that name was asked for.
+    pub fn is_asked_for(&self, name: &str) -> bool {
         let mut parts = self.only_workloads.iter();
         self.only_workloads.is_empty() || parts.any(|part| name.contains(part))
     }

@@ -78,15 +78,13 @@ pub fn measure(bench: &Bench) -> Result<Vec<Row>> {
         repeat_budget: BUDGET.min(bench.repeat_budget),
         ..bench.clone()
     };
-    let asked = bench.workloads();
-    let named = !bench.only_workloads.is_empty();
     let lengths = match bench.quick {
         true => &ITERATIONS[..QUICK],
         false => &ITERATIONS[..],
     };
     let (mut rows, mut lines) = (Vec::new(), Vec::new());
     for workload in WORKLOADS {
-        if named && !asked.contains(&workload) {
+        if !bench.is_asked_for(&workload.name()) {
             continue;
         }
         let mut points = Vec::new();
